@@ -6,9 +6,10 @@
 
 import hashlib
 import json
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from studies.controls import GateUnit, number_from_json
 
@@ -20,13 +21,30 @@ def _control(value: Any) -> float:
         raise ValueError(str(error)) from error
 
 
-ControlValue = Annotated[float, BeforeValidator(_control)]
+def _whole(value: float) -> float:
+    if math.isfinite(value) and not value.is_integer():
+        raise ValueError(f'a block cap must be a whole number or "inf", got {value}')
+    return value
+
+
+def _json_values(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError("values must be such that JSON can carry them; infinity cannot") from error
+    return value
+
+
+ControlValue = Annotated[float, Field(allow_inf_nan=True), BeforeValidator(_control)]
+BlockCapValue = Annotated[ControlValue, AfterValidator(_whole)]
+JsonValues = Annotated[dict[str, Any], AfterValidator(_json_values)]
+SeedValue = Annotated[int, Field(ge=0, le=2**32 - 1)]
 
 
 class Section(BaseModel):
-    """Base of all sections: unknown keys are refused, values cannot be changed after reading."""
+    """Base of all sections: unknown keys are refused, infinity is for controls only, values cannot be changed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, ser_json_inf_nan="strings")
 
 
 class DrafterSpec(Section):
@@ -41,7 +59,10 @@ class DrafterSpec(Section):
     @model_validator(mode="after")
     def _consistent(self) -> "DrafterSpec":
         if self.prompt_lookup_min > self.prompt_lookup_max:
-            raise ValueError("prompt_lookup_min must not exceed prompt_lookup_max")
+            raise ValueError(
+                f"prompt_lookup_min ({self.prompt_lookup_min}) must not exceed "
+                f"prompt_lookup_max ({self.prompt_lookup_max})"
+            )
         if self.method != "ngram" and self.model is None:
             raise ValueError(f"method {self.method} needs a drafter model; add drafter.model")
         return self
@@ -61,7 +82,7 @@ class EngineSpec(Section):
     kv_cache_gib: float | None = Field(1.0, gt=0, description="KV cache per engine, GiB; null lets vLLM choose")
     tensor_parallel_size: int = Field(1, ge=1)
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
-    extra: dict[str, Any] = Field(default_factory=dict, description="further vllm.LLM arguments, passed as they are")
+    extra: JsonValues = Field(default_factory=dict, description="further vllm.LLM arguments, passed as they are")
 
 
 class SpaceSpec(Section):
@@ -69,7 +90,7 @@ class SpaceSpec(Section):
 
     budget: list[ControlValue] = Field(min_length=1, description="B, nats per request; 0 is strict")
     gate: list[ControlValue] = Field(min_length=1, description="g, nats per remaining draft position")
-    block_cap: list[ControlValue] = Field(min_length=1, description='M, exceptions per block; "inf" allowed')
+    block_cap: list[BlockCapValue] = Field(min_length=1, description='M, exceptions per block; "inf" allowed')
     draft_length: list[Annotated[int, Field(ge=1, le=64)]] = Field(min_length=1, description="K, tokens per round")
     gate_unit: GateUnit = Field("per_position", description="per_position: r/q; normalised: r/(q/k)")
 
@@ -90,7 +111,7 @@ class DataSpec(Section):
     dataset: str = Field("openai/gsm8k", description="hub: data set id")
     split: str = Field("train", description="jsonl folder or hub: split the slices are cut from")
     level: int = Field(1, ge=1, le=5, description="generator: difficulty, 1 is easiest")
-    seed: int = Field(20261129, description="generator: seed of the problems")
+    seed: SeedValue = Field(20261129, description="generator: seed of the problems")
     few_shot: int = Field(2, ge=0, le=8, description="worked examples before each question; in no slice")
     salt: str = Field("asd-sweep", description="part of the hash that assigns prompts to slices")
     slices: SliceSizes = Field(default_factory=SliceSizes)
@@ -110,7 +131,7 @@ class ProtocolSpec(Section):
     triplets: int = Field(8, ge=1, description="retained strict-asd-strict triplets wanted per cell")
     max_attempts: int = Field(12, ge=1, description="triplets tried per cell before it is called too noisy")
     min_triplets: int = Field(2, ge=2, description="fewer retained triplets: the cell is marked too noisy")
-    drift_limit_pct: float = Field(3.0, gt=0, description="largest drift of the two strict legs of a triplet, %%")
+    drift_limit_pct: float = Field(3.0, gt=0, description="largest drift of the two strict legs of a triplet, %")
     max_warmups: int = Field(6, ge=2, description="warm-up legs discarded until two agree, at most")
     fixed_work_tokens: int = Field(64, ge=2, description="new tokens per request of a timed leg")
     natural_eos_tokens: int = Field(128, ge=2, description="most new tokens per request of a graded leg")
@@ -125,9 +146,9 @@ class ProtocolSpec(Section):
     @model_validator(mode="after")
     def _consistent(self) -> "ProtocolSpec":
         if self.max_attempts < self.triplets:
-            raise ValueError("max_attempts must be at least triplets")
+            raise ValueError(f"max_attempts ({self.max_attempts}) must be at least triplets ({self.triplets})")
         if self.min_triplets > self.triplets:
-            raise ValueError("min_triplets must not exceed triplets")
+            raise ValueError(f"min_triplets ({self.min_triplets}) must not exceed triplets ({self.triplets})")
         return self
 
 
@@ -136,14 +157,16 @@ class SamplerSpec(Section):
 
     name: str = Field("grid", description="grid, or a class of optuna.samplers such as TPESampler")
     trials: int | None = Field(None, ge=1, description="trials wanted; null means the whole grid")
-    seed: int = 1
+    seed: SeedValue = 1
 
 
 class WorkersSpec(Section):
     """The processes that measure."""
 
     pool: Literal["ray", "local"] = Field("ray", description="local: in this process, for the simulated engine")
-    count: int | Literal["auto"] = Field("auto", description="auto: one per accelerator; one on a CPU")
+    count: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="auto: one per accelerator; one on a CPU"
+    )
     cores_per_worker: int = Field(1, ge=1, description="CPU cores each worker is bound to (no accelerator)")
     leg_retries: int = Field(2, ge=0, description="times a leg is repeated after its worker died")
 

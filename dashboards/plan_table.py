@@ -1,0 +1,56 @@
+"""The plan of a study before it starts, as text for the terminal.
+
+Knows nothing of how it was worked out: it shows ``studies.estimate.Plan.to_json()``.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dashboards.wording import NOT_MEASURED, duration
+
+_TERMS = "Losses are points of accuracy, excluded one-sided at 95 % with power 80 % when the true change is none."
+
+
+def plan_table(plan: Mapping[str, Any]) -> RenderableType:
+    """Legs by purpose, tokens and engine minutes, then what the prompts at hand can prove."""
+    return Group(_work(plan), Text(_assumption(plan), style="dim"), Text(), _provable(plan), Text(_TERMS, style="dim"))
+
+
+def _work(plan: Mapping[str, Any]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(f"{plan['cells']} cells, {plan['draft_lengths']} draft lengths")
+    table.add_column("expected", justify="right")
+    table.add_column("at most", justify="right")
+    for purpose, count in plan["legs"].items():
+        table.add_row(f"legs, {purpose.replace('_', ' ')}", str(count), str(plan["legs_at_most"][purpose]))
+    table.add_row("new tokens", f"{plan['tokens']:,}", f"{plan['tokens_at_most']:,}")
+    table.add_row("engine starts", str(plan["engine_starts"]), str(plan["engine_starts_at_most"]))
+    times = [duration(60 * plan[name]) for name in ("engine_minutes", "engine_minutes_at_most")]
+    table.add_row("engine time", *times)
+    return table
+
+
+def _assumption(plan: Mapping[str, Any]) -> str:
+    return f"Engine time assumes {plan['assumption']}, added up over {plan['workers']} worker(s)."
+
+
+def _provable(plan: Mapping[str, Any]) -> Table:
+    rates = list(plan["prompts_for_margin"])
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("smallest accuracy loss it can exclude, if this share of answers flips:")
+    for rate in rates:
+        table.add_column(f"{100 * float(rate):g} %", justify="right", vertical="bottom")
+    for item in plan["provable"]:
+        losses = [_points(item["smallest_excluded_loss_pp"][rate]) for rate in rates]
+        table.add_row(f"slice {item['slice_name']}, {item['prompts']} prompts", *losses)
+    needed = [f"{plan['prompts_for_margin'][rate]:,}" for rate in rates]
+    table.add_row(f"confirm prompts needed for {plan['margin_pp']:g} points", *needed)
+    return table
+
+
+def _points(value: float | None) -> str:
+    return NOT_MEASURED if value is None else f"{value:.1f}"

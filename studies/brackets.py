@@ -1,0 +1,144 @@
+"""Fixed-work triplets: strict, asd, strict legs in a row, kept or rejected for a stated reason.
+
+Knows nothing of what a measurement makes of them, nor of which leg comes next.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from studies.legs import LegRecord, Purpose, Role
+from studies.spec import ProtocolSpec
+
+SHORTEST_SECONDS = 1e-9
+"""No clock of ours resolves less; a leg that took less was not timed."""
+
+
+@dataclass(frozen=True)
+class Triplet:
+    """One strict-asd-strict triplet, in numbers.
+
+    slots: of its three legs. gain_pct, drift_pct: percent on the study's clock, None where a leg took no time;
+    drift is signed, positive when the later strict leg was faster. reason: why it was rejected, None if retained.
+    shares_leg: its first strict leg is the last one of the triplet before it.
+    """
+
+    slots: tuple[int, int, int]
+    engine_id: str
+    gain_pct: float | None
+    drift_pct: float | None
+    reason: str | None
+    shares_leg: bool
+
+    @property
+    def retained(self) -> bool:
+        return self.reason is None
+
+
+def tokens_per_second(legs: Sequence[LegRecord], clock: str) -> float | None:
+    """Completed tokens per second of all ``legs`` together on ``clock``; None when the clock did not move."""
+    seconds = math.fsum(leg.seconds(clock) for leg in legs)
+    return sum(leg.tokens for leg in legs) / seconds if seconds >= SHORTEST_SECONDS else None
+
+
+def drift_pct(first: float, second: float) -> float:
+    """By how many percent of their mean the second speed exceeds the first."""
+    return 200 * (second - first) / (first + second)
+
+
+def check_fixed_work(leg: LegRecord, expected_tokens: int, expected_prompts: int) -> str | None:
+    """One sentence saying how the leg is not the fixed work it should be, or None if it is.
+
+    Fixed work is ``expected_prompts`` distinct prompts, each decoded for exactly ``expected_tokens`` tokens.
+    """
+    if len(leg.requests) != expected_prompts:
+        return f"{leg.order.label}: {expected_prompts} prompts expected, {len(leg.requests)} decoded"
+    if len({r.prompt_id for r in leg.requests}) != expected_prompts:
+        return f"{leg.order.label}: the prompts of a fixed-work leg must be distinct"
+    for request in leg.requests:
+        if request.tokens != expected_tokens:
+            return (
+                f"{leg.order.label}: prompt {request.prompt_id} received {request.tokens} tokens, "
+                f"{expected_tokens} expected; a fixed-work leg must ignore end of sequence and fit the context"
+            )
+    return None
+
+
+def fixed_work_of(legs: Iterable[LegRecord]) -> list[LegRecord]:
+    """The timed legs of one trial in the order they were decoded."""
+    return sorted((leg for leg in legs if leg.order.purpose is Purpose.FIXED_WORK), key=lambda leg: leg.order.slot)
+
+
+def triplets(legs: Iterable[LegRecord], protocol: ProtocolSpec) -> list[Triplet]:
+    """All complete triplets among one trial's legs, in order, each retained or rejected with its reason.
+
+    A triplet never spans two engine processes. Neighbours within one process share a strict leg.
+    """
+    found = []
+    for run in _runs_of_one_engine(fixed_work_of(legs)):
+        end_of_last = -1
+        start = 0
+        while start + 2 < len(run):
+            three = run[start : start + 3]
+            if [leg.order.role for leg in three] == [Role.STRICT, Role.ASD, Role.STRICT]:
+                found.append(_judge(three, protocol, shares_leg=start == end_of_last))
+                start = end_of_last = start + 2
+            else:
+                start += 1
+    return found
+
+
+def shared_pairs(retained: Sequence[Triplet]) -> int:
+    """How many neighbours among ``retained`` (in order) have a strict leg in common."""
+    return sum(b.shares_leg and a.slots[2] == b.slots[0] for a, b in pairwise(retained))
+
+
+def _runs_of_one_engine(legs: list[LegRecord]) -> Iterator[list[LegRecord]]:
+    for _, run in groupby(legs, key=lambda leg: leg.engine_id):
+        yield list(run)
+
+
+def _judge(three: list[LegRecord], protocol: ProtocolSpec, *, shares_leg: bool) -> Triplet:
+    before, asd, after = three
+    speeds = [tokens_per_second([leg], protocol.clock) for leg in three]
+    gain = drift = None
+    first, middle, last = speeds
+    if first and middle and last:
+        gain = 100 * (middle / ((first + last) / 2) - 1)
+        drift = drift_pct(first, last)
+    return Triplet(
+        slots=(before.order.slot, asd.order.slot, after.order.slot),
+        engine_id=before.engine_id,
+        gain_pct=gain,
+        drift_pct=drift,
+        reason=_why_not(three, drift, protocol),
+        shares_leg=shares_leg,
+    )
+
+
+def _why_not(three: list[LegRecord], drift: float | None, protocol: ProtocolSpec) -> str | None:
+    """The first retention rule that the triplet breaks, in words that do not vary from triplet to triplet."""
+    before, asd, after = three
+    prompts = [r.prompt_id for r in before.requests]
+    if any([r.prompt_id for r in leg.requests] != prompts for leg in (asd, after)):
+        return "prompts differ"
+    if len({leg.tokens for leg in three}) > 1:
+        return "token counts differ"
+    if any(check_fixed_work(leg, protocol.fixed_work_tokens, len(prompts)) for leg in three):
+        return "wrong token count"
+    if any(leg.preemptions for leg in three):
+        return "preemptions"
+    if any(leg.prefix_cache_hits for leg in three):
+        return "prefix-cache hits"
+    if before.token_hash != after.token_hash:
+        return "strict outputs differ"
+    if before.rounds != after.rounds:
+        return "strict rounds differ"
+    if before.accepted != after.accepted:
+        return "strict accepted tokens differ"
+    if drift is None:
+        return f"no time on the {protocol.clock} clock"
+    if abs(drift) > protocol.drift_limit_pct:
+        return f"drift over {protocol.drift_limit_pct:g} %"
+    return None

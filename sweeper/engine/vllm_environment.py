@@ -1,0 +1,62 @@
+"""What vLLM reads from its process before it starts, and what its start-up errors mean in one line."""
+
+import os
+from collections.abc import MutableMapping
+
+from studies.spec import EngineSpec
+from sweeper.verifier.settings import WANTED_VARIABLE
+
+V2_ONLY_METHODS = ("dspark", "dflash")
+
+
+def runner_problem(spec: EngineSpec) -> str | None:
+    """Why this version cannot measure with this drafter, in one sentence, or None."""
+    if spec.drafter.method in V2_ONLY_METHODS:
+        return (
+            f"drafter method {spec.drafter.method} runs only in vLLM's V2 model runner, which this version's verifier "
+            "does not support yet; the study can be validated and planned (--dry-run), not started"
+        )
+    return None
+
+
+def variables(spec: EngineSpec, *, cores: int) -> dict[str, str]:
+    """Environment of an engine process.
+
+    In-process engine core (its CPU-seconds are this process's), V1 runner, no network look-ups when a model is
+    local, and threads = cores: the n-gram drafter's numba would otherwise reset torch's thread count.
+    """
+    return {
+        WANTED_VARIABLE: "on",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_USE_V2_MODEL_RUNNER": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
+        "VLLM_CPU_KVCACHE_SPACE": str(max(1, round(spec.kv_cache_gib or 1))),
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": str(cores),
+        "NUMBA_NUM_THREADS": str(cores),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def prepare(spec: EngineSpec, *, cores: int, environment: MutableMapping[str, str] | None = None) -> None:
+    """Set the variables; must run before vLLM is imported in this process to have all their effect."""
+    target = os.environ if environment is None else environment
+    target.update(variables(spec, cores=cores))
+
+
+def explain_start_failure(error: BaseException) -> str:
+    """One line about why vLLM did not start; says "memory" when that was the cause."""
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.__cause__ or current.__context__
+    texts = [f"{type(e).__name__}: {e}".splitlines()[0] if str(e) else type(e).__name__ for e in chain]
+    joined = " ".join(texts).lower()
+    out_of_memory = any(isinstance(e, MemoryError) for e in chain) or any(
+        mark in joined for mark in ("out of memory", "outofmemory", "no available memory", "can't allocate memory")
+    )
+    if out_of_memory:
+        return f"out of memory ({texts[0]}); lower max_model_len, max_num_seqs or kv_cache_gib"
+    return texts[0]

@@ -1,0 +1,70 @@
+"""Read a generation that marks no answer: its first line if that is a bare number, else its last telling sentence.
+
+Knows nothing of the gold; what is read here is offered with every other number of the text as a possibility.
+"""
+
+import re
+
+from sweeper.measure.grading.lexer import tokens_of
+from sweeper.measure.grading.markers import sentences
+from sweeper.measure.grading.quantities import quantities_of
+from sweeper.measure.grading.reading import Reading, is_bare, read_segment
+
+_BULLET = re.compile(r"^[ \t]*(?:[-*•+][ \t]+(?=\S)|step[ \t]+\d+[ \t]*[:.)-][ \t]*)", re.I | re.M)
+_NUMBERED = re.compile(r"^[ \t]*\(?(\d{1,2})[.)][ \t]+(?=\S)", re.M)
+_CHECK = re.compile(
+    r"(?:^|(?<=[.!?\n]))[ \t]*\(?(?:(?:check|verification|verify|proof|sanity check|double[- ]check)\b[^\n:]{0,20}:|"
+    r"(?:to|let's|let us|let me|we can|you can|now)\s+(?:double[- ]?)?(?:check|verify)\b|checking\b)",
+    re.I,
+)
+_EXPLAINING = re.compile(
+    r"(?:^|\n)[ \t]*(?:explanation|steps?|reasoning|why|justification|workings?|details|solution|note|here(?:'s| is) (?:how|why))"
+    r"\b[^\n:]{0,30}:",
+    re.I,
+)
+_CONCLUDING = re.compile(
+    r"\b(?:so|therefore|thus|hence|total|altogether|in all|in conclusion|finally|left|remain\w*|overall|combined)\b", re.I
+)
+
+
+def read_unmarked(text: str) -> Reading | None:
+    """The value an unmarked text comes to; None when it holds none."""
+    text = _without_bullets(text)
+    everything = [value for q in quantities_of(tokens_of(text)) for value in q.all_values]
+    explained = _EXPLAINING.search(text)
+    if explained and is_bare(text[: explained.start()]):
+        text = text[: explained.start()]
+    checked = _CHECK.search(text)
+    if checked and read_segment(text[: checked.start()], marked=False):
+        text = text[: checked.start()]
+    reading = _last_word(text)
+    return reading.beside(everything) if reading is not None else None
+
+
+def _last_word(text: str) -> Reading | None:
+    told = [text[start:end] for start, end in sentences(text)]
+    statements = [s for s in told if not s.rstrip(" \"')").endswith("?")] or told
+    readings = [(s, reading) for s in statements if (reading := read_segment(s, marked=False)) is not None]
+    if not readings:
+        return None
+    telling = [(s, r) for s, r in readings if not _only_context(s)] or readings
+    sentence, last = telling[-1]
+    first_sentence, first = readings[0]
+    answers_first = first_sentence == statements[0] and is_bare(first_sentence) and len(telling) > 1
+    if answers_first and not _CONCLUDING.search(sentence):
+        return first.unsure(last.all_values) if is_bare(sentence) and first.value != last.value else first
+    return last
+
+
+def _only_context(sentence: str) -> bool:
+    found = quantities_of(tokens_of(sentence))
+    return bool(found) and all(q.context for q in found)
+
+
+def _without_bullets(text: str) -> str:
+    """Lines without list marks; numbers count as marks only where they run 1, 2, 3."""
+    text = _BULLET.sub("", text)
+    numbers = [int(match[1]) for match in _NUMBERED.finditer(text)]
+    if numbers and numbers == list(range(1, len(numbers) + 1)):
+        text = _NUMBERED.sub("", text)
+    return text

@@ -1,0 +1,40 @@
+"""What the driver says while it works; the CLI shows it, tests listen to it."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from studies.controls import Cell
+from studies.legs import LegRecord
+from studies.measurement import Measurement
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Where a run stands."""
+
+    cells_done: int
+    cells_total: int
+    legs_done: int
+    engine_seconds: float
+
+
+class Progress(Protocol):
+    """Told by the driver of what happened, in the order it happened and after it was stored."""
+
+    def note(self, message: str) -> None:
+        """A sentence for the user: an engine started, a leg is repeated, a triplet was rejected."""
+        ...
+
+    def leg(self, record: LegRecord, counts: Counts) -> None: ...
+
+    def trial(self, number: int, cell: Cell, measurement: Measurement | None, reason: str, counts: Counts) -> None: ...
+
+
+class Silent:
+    """Says nothing."""
+
+    def note(self, message: str) -> None: ...
+
+    def leg(self, record: LegRecord, counts: Counts) -> None: ...
+
+    def trial(self, number: int, cell: Cell, measurement: Measurement | None, reason: str, counts: Counts) -> None: ...

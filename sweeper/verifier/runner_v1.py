@@ -1,0 +1,272 @@
+"""The adapter for vLLM's V1 model runner: the rule, applied after vLLM's own verification.
+
+vLLM's function runs first and untouched; a row is rewritten only where the rule accepts more than strict. With
+strict controls and tracing off, not even that is computed. The request ids of a round come from the runner that
+is sampling at that moment (``_sampling``); outside of one (warm-up) vLLM's output stands.
+"""
+
+import contextvars
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sweeper.verifier.ledger import Ledger
+from sweeper.verifier.patches import V1_PATCHES, install as install_patch, uninstall as uninstall_patch
+from sweeper.verifier.rules import gather_rows, select_prefix
+from sweeper.verifier.settings import STRICT_REQUEST, RequestControls, VerifierSettings, controls_of_request
+from sweeper.verifier.trace import TraceBuffer
+
+STATE_ATTRIBUTE = "asd_state"
+_sampling: contextvars.ContextVar["VerifierState | None"] = contextvars.ContextVar("asd_sampling", default=None)
+
+
+class VerifierState:
+    """What the verifier knows about one model runner: settings, ledger, traces, refused requests."""
+
+    def __init__(self, runner: Any) -> None:
+        self.runner = runner
+        self.settings = VerifierSettings()
+        self.ledger = Ledger(device=torch.device(runner.device))
+        self.traces = TraceBuffer()
+        self.refused: dict[str, int] = {}
+
+    def begin_round(self) -> None:
+        """Count a target round for every request that gets a token from it; open ledger lines at first sight."""
+        batch = self.runner.input_batch
+        discarded = self.runner.discard_request_mask.np
+        for row, request_id in enumerate(batch.req_ids[: batch.num_reqs]):
+            if request_id not in self.ledger:
+                self._open(request_id)
+            if not discarded[row]:
+                self.ledger.count_round(request_id)
+
+    def _open(self, request_id: str) -> None:
+        request = self.runner.requests[request_id]
+        params = request.sampling_params
+        controls, stops = STRICT_REQUEST, frozenset[int]()
+        if params is not None:
+            stops = frozenset(params.all_stop_token_ids)
+            controls = self._controls(params)
+        self.ledger.open(request_id, controls, stop_tokens=stops)
+
+    def _controls(self, params: Any) -> RequestControls:
+        try:
+            controls = controls_of_request(params.extra_args, self.settings)
+        except ValueError:
+            return self._refuse("malformed")
+        if controls.is_strict:
+            return controls
+        if params.temperature != 0:
+            return self._refuse("sampled")
+        return controls
+
+    def _refuse(self, reason: str) -> RequestControls:
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+        return STRICT_REQUEST
+
+    def finish(self, request_ids: Any) -> None:
+        for request_id in request_ids:
+            self.ledger.finish(request_id)
+
+    def verify(
+        self,
+        output: Tensor,  # [R, K + 1] int32, vLLM's own decision, -1 padded
+        *,
+        draft_token_ids: Tensor,  # [sum k]
+        num_draft_tokens: list[int],  # k of each row
+        max_spec_len: int,
+        target_logits: Tensor,  # [sum k, V], after logits processors
+        bonus_token_ids: Tensor,  # [R, 1]
+    ) -> Tensor:
+        """vLLM's output with the rows ASD extends rewritten; shape and padding as vLLM made them."""
+        batch = self.runner.input_batch
+        request_ids = batch.req_ids[: len(num_draft_tokens)]
+        if max_spec_len == 0 or target_logits.shape[0] == 0:
+            return output
+        if not self.settings.trace and not any(self.ledger.uses_asd(r) for r in request_ids):
+            return output
+        lengths_host, take, within = _padding(num_draft_tokens, max_spec_len, self.runner.discard_request_mask.np)
+        device = target_logits.device
+        slots = torch.tensor(self.ledger.slots(request_ids), dtype=torch.int64).to(device, non_blocking=True)
+        lengths = torch.from_numpy(lengths_host).to(device, non_blocking=True)
+        take_t = torch.from_numpy(take).to(device, non_blocking=True)
+        within_t = torch.from_numpy(within).to(device, non_blocking=True)
+
+        target, top, drafted = gather_rows(target_logits, draft_token_ids)
+        draft_ids = torch.where(within_t, draft_token_ids.to(torch.int64)[take_t], -1)
+        target_ids = target[take_t]
+        ledger = self.ledger
+        spent_before = ledger.spent[slots]
+        protected = None
+        if self.settings.protect_stop:
+            stops = ledger.stops[slots].unsqueeze(1)  # [R, 1, S]
+            protected = (draft_ids.unsqueeze(2) == stops).any(2) | (target_ids.unsqueeze(2) == stops).any(2)
+        chosen = select_prefix(
+            draft_ids=draft_ids,
+            target_ids=target_ids,
+            top_logits=top[take_t],
+            draft_logits=drafted[take_t],
+            lengths=lengths,
+            budget=ledger.budget[slots],
+            gate=ledger.gate[slots],
+            block_cap=ledger.block_cap[slots],
+            spent=spent_before,
+            normalised=self.settings.normalised,
+            protected=protected,
+        )
+        ledger.reserve_draft(max_spec_len)
+        ledger.charge(
+            slots, spent_after=chosen.spent_after, exceptions=chosen.exceptions, regret=chosen.regret
+        )
+        if self.settings.trace:
+            starts = batch.num_tokens_no_spec[: len(request_ids)] - batch.num_prompt_tokens[: len(request_ids)]
+            self.traces.record(
+                request_ids=request_ids,
+                starts=[int(s) for s in starts],
+                lengths=[int(k) for k in lengths_host],
+                draft=draft_ids,
+                target=target_ids,
+                regret=chosen.regret,
+                accepted=chosen.accepted,
+                strict_accepted=chosen.strict_accepted,
+                spent_before=spent_before,
+            )
+        return _rewrite(output, draft_ids, target_ids, bonus_token_ids, lengths, chosen.accepted, chosen.strict_accepted)
+
+    def drain(self) -> dict[str, Any]:
+        """Everything since the last drain as plain values: requests, block traces, refused counts, drops."""
+        report = {
+            "requests": self.ledger.drain(),
+            "blocks": self.traces.drain(),
+            "refused": dict(self.refused),
+            "dropped": {"requests": self.ledger.dropped, "rounds": self.traces.dropped},
+        }
+        self.refused.clear()
+        return report
+
+
+def _padding(num_draft_tokens: list[int], width: int, discarded: Any) -> tuple[Any, Any, Any]:
+    """Host arrays that turn the flat layout into [R, K]: lengths [R], flat index [R, K] (clamped), mask [R, K].
+
+    Rows of requests whose output vLLM will discard (partial prefill) count as having no draft.
+    """
+    counts = np.asarray(num_draft_tokens, dtype=np.int64)
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    lengths = np.where(discarded[: len(counts)], 0, counts)
+    offsets = np.arange(width, dtype=np.int64)
+    within = offsets[None, :] < lengths[:, None]
+    take = np.where(within, starts[:, None] + offsets[None, :], 0)
+    return lengths, take, within
+
+
+def _rewrite(
+    output: Tensor,  # [R, K + 1]
+    draft_ids: Tensor,  # [R, K]
+    target_ids: Tensor,  # [R, K]
+    bonus_token_ids: Tensor,  # [R, 1]
+    lengths: Tensor,  # [R]
+    accepted: Tensor,  # [R]
+    strict_accepted: Tensor,  # [R]
+) -> Tensor:
+    """Accepted drafts, then the recovery token of the next row or the bonus token, then -1; only where longer."""
+    width = draft_ids.shape[1]
+    position = torch.arange(width + 1, device=output.device).unsqueeze(0)  # [1, K + 1]
+    end = accepted.unsqueeze(1)  # [R, 1]
+    recovery = target_ids.gather(1, end.clamp(max=width - 1))
+    closing = torch.where(end < lengths.unsqueeze(1), recovery, bonus_token_ids.to(torch.int64))
+    drafts = torch.nn.functional.pad(draft_ids, (0, 1), value=-1)
+    row = torch.where(position < end, drafts, torch.where(position == end, closing, -1))
+    longer = (accepted > strict_accepted).unsqueeze(1)
+    return torch.where(longer, row.to(output.dtype), output)
+
+
+def state_of(runner: Any) -> VerifierState:
+    """The verifier's state of a model runner, made at first use."""
+    state = getattr(runner, STATE_ATTRIBUTE, None)
+    if state is None:
+        state = VerifierState(runner)
+        setattr(runner, STATE_ATTRIBUTE, state)
+    return state  # type: ignore[no-any-return]  # an attribute we put on vLLM's object
+
+
+def _wrap_rejection_sample(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def rejection_sample(
+        draft_token_ids: Tensor,
+        num_draft_tokens: list[int],
+        max_spec_len: int,
+        cu_num_draft_tokens: Tensor,
+        draft_probs: Tensor | None,
+        target_logits: Tensor,
+        bonus_token_ids: Tensor,
+        sampling_metadata: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Tensor:
+        output: Tensor = original(
+            draft_token_ids,
+            num_draft_tokens,
+            max_spec_len,
+            cu_num_draft_tokens,
+            draft_probs,
+            target_logits,
+            bonus_token_ids,
+            sampling_metadata,
+            *args,
+            **kwargs,
+        )
+        state = _sampling.get()
+        if state is None:
+            return output
+        return state.verify(
+            output,
+            draft_token_ids=draft_token_ids,
+            num_draft_tokens=num_draft_tokens,
+            max_spec_len=max_spec_len,
+            target_logits=target_logits,
+            bonus_token_ids=bonus_token_ids,
+        )
+
+    return rejection_sample
+
+
+def _wrap_sample(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _sample(self: Any, logits: Any, spec_decode_metadata: Any, *args: Any, **kwargs: Any) -> Any:
+        state = state_of(self)
+        state.begin_round()
+        token = _sampling.set(state)
+        try:
+            return original(self, logits, spec_decode_metadata, *args, **kwargs)
+        finally:
+            _sampling.reset(token)
+
+    return _sample
+
+
+def _wrap_update_states(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _update_states(self: Any, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        state_of(self).finish(scheduler_output.finished_req_ids)
+        return original(self, scheduler_output, *args, **kwargs)
+
+    return _update_states
+
+
+WRAPPERS = (_wrap_rejection_sample, _wrap_sample, _wrap_update_states)
+
+
+def install() -> None:
+    """Wrap the three places of V1_PATCHES; calling it again changes nothing."""
+    for record, wrapper in zip(V1_PATCHES, WRAPPERS, strict=True):
+        install_patch(record, wrapper)
+
+
+def uninstall() -> None:
+    """Put vLLM's own functions back."""
+    for record in V1_PATCHES:
+        uninstall_patch(record)

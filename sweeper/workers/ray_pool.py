@@ -1,0 +1,128 @@
+"""Workers as Ray actors, each in its own process, pinned to its own accelerator or cores.
+
+Knows nothing of what a leg means. Ray restarts and retries nothing by itself here (max_restarts=0,
+max_task_retries=0): the driver decides what is repeated.
+"""
+
+import os
+import shutil
+import tempfile
+from typing import Any
+
+from studies.errors import UsageError
+from studies.legs import LegOrder
+from studies.spec import WorkersSpec
+from sweeper.workers.messages import WorkerEvent, WorkerFailed, WorkerOrder
+from sweeper.workers.pinning import assign_cores
+
+RAY_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",  # a local cluster listens on all interfaces: keep its door shut
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+}
+OBJECT_STORE_BYTES = 128 * 2**20
+
+
+class RayPool:
+    """A Ray cluster of this machine's own, made for one run and gone with it.
+
+    workers.count auto: one worker an accelerator group, or one on a machine without accelerators.
+    Raises UsageError when more workers are asked for than there are accelerators or cores.
+    """
+
+    def __init__(self, workers: WorkersSpec, *, accelerators_per_worker: int) -> None:
+        import ray
+
+        os.environ.update(RAY_ENVIRONMENT)
+        self._ray = ray
+        available = sorted(os.sched_getaffinity(0))
+        self._folder = tempfile.mkdtemp(prefix="asd-ray-", dir="/tmp" if os.path.isdir("/tmp") else None)  # noqa: PTH112  # Ray's socket paths must stay under 107 bytes
+        try:
+            ray.init(
+                num_cpus=len(available),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+                object_store_memory=OBJECT_STORE_BYTES,
+                _temp_dir=self._folder,
+            )
+            self._gpus = int(ray.cluster_resources().get("GPU", 0))
+            self._plan(workers, accelerators_per_worker, available)
+        except BaseException:
+            self.close()
+            raise
+        self._actors: dict[str, Any] = {}
+        self._running: dict[Any, tuple[str, LegOrder | None]] = {}
+
+    def _plan(self, workers: WorkersSpec, accelerators_per_worker: int, available: list[int]) -> None:
+        self._accelerators = accelerators_per_worker if self._gpus else 0
+        if self._gpus:
+            fits = self._gpus // accelerators_per_worker
+            count = fits if workers.count == "auto" else workers.count
+            if count > fits or count < 1:
+                raise UsageError(
+                    f"{count} workers x {accelerators_per_worker} accelerators asked for, this machine has "
+                    f"{self._gpus}; lower workers.count or engine.tensor_parallel_size"
+                )
+            self._cores: list[tuple[int, ...]] = [()] * count
+            return
+        count = 1 if workers.count == "auto" else workers.count
+        self._cores = assign_cores(count, cores_per_worker=workers.cores_per_worker, available=available)
+
+    @property
+    def size(self) -> int:
+        return len(self._cores)
+
+    def placement(self, index: int) -> tuple[tuple[int, ...], int]:
+        return self._cores[index], self._accelerators
+
+    def start(self, order: WorkerOrder) -> None:
+        options = {
+            "num_cpus": max(1, len(order.cores)) if order.cores else 1,
+            "num_gpus": order.accelerators,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+        }
+        from sweeper.workers.body import WorkerBody
+
+        actor = self._ray.remote(WorkerBody).options(**options).remote()
+        self._actors[order.worker] = actor
+        self._running[actor.start.remote(order)] = (order.worker, None)
+
+    def submit(self, worker: str, order: LegOrder) -> None:
+        self._running[self._actors[worker].run.remote(order)] = (worker, order)
+
+    def wait(self, timeout_seconds: float) -> list[WorkerEvent]:
+        if not self._running:
+            return []
+        ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=timeout_seconds)
+        events: list[WorkerEvent] = []
+        for reference in ready:
+            worker, order = self._running.pop(reference)
+            events.append(self._result(reference, worker, order))
+        return events
+
+    def _result(self, reference: Any, worker: str, order: LegOrder | None) -> WorkerEvent:
+        try:
+            result: WorkerEvent = self._ray.get(reference)
+        except self._ray.exceptions.RayActorError as error:
+            self._actors.pop(worker, None)
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            return WorkerFailed(worker, "infrastructure", f"worker {worker}'s process died ({reason})", order)
+        except self._ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None) or error
+            text = str(cause).strip().splitlines()[-1] if str(cause).strip() else type(cause).__name__
+            return WorkerFailed(worker, "engine", f"worker {worker} failed: {type(cause).__name__}: {text}", order)
+        return result
+
+    def stop(self, worker: str) -> None:
+        actor = self._actors.pop(worker, None)
+        self._running = {ref: value for ref, value in self._running.items() if value[0] != worker}
+        if actor is not None:
+            self._ray.kill(actor, no_restart=True)
+
+    def close(self) -> None:
+        self._ray.shutdown()
+        shutil.rmtree(self._folder, ignore_errors=True)

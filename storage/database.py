@@ -70,7 +70,7 @@ class Database:
 
     def lock_path(self, study: str) -> Path:
         """The file that the driver of ``study`` holds."""
-        return self.path.with_name(f"{self.path.name}.{study}.lock")
+        return self.path.parent / f"{self.path.name}.{study}.lock"
 
     def now(self) -> str:
         """The time to record: UTC in ISO 8601, milliseconds."""

@@ -40,7 +40,8 @@ class StudyReading:
     """A study as it is now.
 
     state: what the driver recorded, except "interrupted" when it says running and no process drives the study.
-    legs_retried: events of kind ``leg_retried``. outcomes: in the order the trials ended.
+    legs_retried: events of kind ``leg_retried``. engine_seconds: wall time of engine starts and legs.
+    outcomes: in the order the trials ended.
     """
 
     study: StoredStudy
@@ -50,6 +51,7 @@ class StudyReading:
     legs_done: int
     legs_retried: int
     engine_starts: int
+    engine_seconds: float
     outcomes: tuple[StoredOutcome, ...]
     last_event: Event | None
 
@@ -65,6 +67,10 @@ def read_study(database: Database, name: str) -> StudyReading:
         retried = select(func.count()).where(events.c.study == name, events.c.kind == str(EventKind.LEG_RETRIED))
         legs_retried = _count(connection, retried)
         starts = _count(connection, select(func.count()).where(engine_starts.c.study == name))
+        engine_seconds = sum(
+            connection.scalar(select(func.sum(column)).where(owner == name)) or 0.0
+            for column, owner in ((engine_starts.c.seconds, engine_starts.c.study), (legs.c.wall_seconds, legs.c.study))
+        )
         trials = _trial_counts(connection, name, found)
         last_event = _last_event(connection, name)
     # looked at before and after: a driver that starts or ends meanwhile is no interruption
@@ -77,6 +83,7 @@ def read_study(database: Database, name: str) -> StudyReading:
         legs_done=legs_done,
         legs_retried=legs_retried,
         engine_starts=starts,
+        engine_seconds=engine_seconds,
         outcomes=found,
         last_event=last_event,
     )

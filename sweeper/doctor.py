@@ -42,15 +42,15 @@ def examine(settings: Settings) -> list[Finding]:
     """All findings, in the order in which things depend on each other."""
     probe = start_probe()
     gpus = list_gpus()
-    early = [check_python(sys.version_info[:2]), check_packages(), check_cores(), check_memory(available_memory_gib())]
+    early = [check_python(sys.version_info[:3]), check_packages(), check_cores(), check_memory(available_memory_gib())]
     late = [check_embedded_model(settings), check_storage(settings), check_data(settings.data_folder)]
     answers = finish_probe(probe)
     return [*early, *engine_findings(answers, gpus, vllm_version()), *late]
 
 
 def check_python(version: tuple[int, ...]) -> Finding:
-    found = ".".join(map(str, version))
-    if PYTHONS[0] <= version <= PYTHONS[1]:
+    found = ".".join(map(str, version[:3]))
+    if PYTHONS[0] <= version[:2] <= PYTHONS[1]:
         return Finding("python", "ok", f"{found} ({sys.executable})")
     return Finding("python", "fail", f"{found} is not one of 3.11 to 3.13", "run make setup PYTHON=python3.11")
 

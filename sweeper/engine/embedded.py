@@ -6,13 +6,14 @@ packages that are not installed here).
 
 import fcntl
 import importlib.metadata
+import io
 import json
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -101,12 +102,13 @@ def convert_gguf(source: Path, target: Path) -> dict[str, str]:
     transformers.logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-        model = AutoModelForCausalLM.from_pretrained(
-            source.parent,
-            gguf_file=source.name,
-            dtype=torch.bfloat16,
-            quantization_config=GgufConfig(dequantize=True),
-        )
+        with redirect_stderr(io.StringIO()):  # a progress bar that no setting of transformers 5.19 turns off
+            model = AutoModelForCausalLM.from_pretrained(
+                source.parent,
+                gguf_file=source.name,
+                dtype=torch.bfloat16,
+                quantization_config=GgufConfig(dequantize=True),
+            )
     except ImportError as error:  # gguf or accelerate is missing
         raise ModelNotFoundError(f"the conversion needs a library ({error}); run `make setup`") from error
     # The file names the pre-tokenizer "smollm": every digit alone, then GPT-2's rule. transformers 5.19 reads

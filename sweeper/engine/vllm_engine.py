@@ -141,9 +141,7 @@ class VllmEngine:
             cpu_seconds=cpu,
             preemptions=after["preemptions"] - before["preemptions"],
             prefix_cache_hits=after["prefix_cache_hits"] - before["prefix_cache_hits"],
-            traces=tuple(
-                _block(block, names[block["request_id"][:-REQUEST_ID_SUFFIX]]) for block in drained["blocks"]
-            ),
+            traces=tuple(_block(block, names[block["request_id"][:-REQUEST_ID_SUFFIX]]) for block in drained["blocks"]),
         )
 
     def close(self) -> None:

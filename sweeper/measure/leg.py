@@ -64,7 +64,9 @@ def options_for(order: LegOrder, protocol: ProtocolSpec) -> DecodeOptions:
     )
 
 
-def decode_leg(engine: Engine, order: LegOrder, workload: Workload, *, protocol: ProtocolSpec, worker: str) -> LegRecord:
+def decode_leg(
+    engine: Engine, order: LegOrder, workload: Workload, *, protocol: ProtocolSpec, worker: str
+) -> LegRecord:
     """Decode one leg and record it. Raises EngineError."""
     prompts = workload.prompts[order.slice_name]
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -7,10 +7,13 @@ crash is in the store: legs journaled, outcomes recorded, trials asked for.
 from collections.abc import Callable
 
 from studies.errors import CanaryError, EngineError, EngineOutOfMemoryError, UsageError, WorkerLostError
+from studies.estimate import eta_seconds, remaining_legs
 from studies.legs import LegOrder, LegRecord
 from studies.measurement import Measurement, measure_cell
 from studies.outcome import StoredOutcome
 from studies.protocol import canary_failures, leg_key, next_shared_leg, next_trial_leg
+from studies.shared_legs import legs_for_engine
+from studies.spec import StudySpec
 from sweeper.run.prepare import Prepared
 from sweeper.run.progress import Counts, Progress
 from sweeper.run.proposals import Proposals
@@ -55,6 +58,7 @@ class Driver:
         self._leg_failures: dict[str, int] = {}
         self._failures_in_a_row = 0
         self._engine_seconds = 0.0
+        self._decoded: list[LegRecord] = []
 
     def run(self) -> bool:
         """Measure until the study's target is reached; False when a stop was asked for first.
@@ -77,15 +81,23 @@ class Driver:
                 else:
                     self._failed(event)
 
+    @staticmethod
+    def nothing_to_do(spec: StudySpec, store: StudyStore) -> bool:
+        """True when every cell the study wants has ended, so that no worker need be started."""
+        proposals = Proposals(spec, store)
+        for _, cell in store.finished_trials():
+            proposals.taken(cell)
+        return not store.unfinished_trials() and not any(proposals.pending(k) for k in spec.space.draft_length)
+
     def _recover(self) -> None:
         """Take up what an earlier driver left: legs shared by a draft length, trials that were running."""
         for leg in self._store.shared_legs():
             self._shared.setdefault(leg.order.draft_length, []).append(leg)
         for number, cell in self._store.unfinished_trials():
-            self._proposals.taken(cell, number)
+            self._proposals.taken(cell)
             self._orphans.append(TrialInHand(number, cell, self._store.trial_legs(number)))
-        for number, cell in self._store.finished_trials():
-            self._proposals.taken(cell, number)
+        for _, cell in self._store.finished_trials():
+            self._proposals.taken(cell)
 
     def _nothing_left(self) -> bool:
         lengths = self._spec.space.draft_length
@@ -160,7 +172,7 @@ class Driver:
             order = next_shared_leg(length, self._protocol, legs=shared, engine_id=engine_id)
             if order is not None:
                 return order
-            self._check_canaries(length, shared)
+            self._check_canaries(length, legs_for_engine(shared, engine_id))
             track.shared_ready = True
         while True:
             if track.trial is None:
@@ -206,6 +218,7 @@ class Driver:
         self._store.record_leg(record, leg_key(record.order, record.engine_id))
         self._failures_in_a_row = 0
         self._engine_seconds += record.wall_seconds
+        self._decoded.append(record)
         if record.order.trial is None:
             self._shared.setdefault(record.order.draft_length, []).append(record)
         else:
@@ -219,13 +232,13 @@ class Driver:
             trial=trial.number,
             cell=trial.cell,
             state=measurement.state,
-            reason=measurement.reason,
-            throughput_gain_pct=measurement.gain.mean,
-            accuracy_change_pp=measurement.accuracy_change.mean,
+            reason=measurement.reason or "",
+            throughput_gain_pct=measurement.gain_pct.mean,
+            accuracy_change_pp=measurement.accuracy_change_pp.mean,
             measurement=measurement.to_json(),
         )
         self._store.conclude(outcome)
-        self._progress.trial(trial.number, trial.cell, measurement, measurement.reason, self._counts())
+        self._progress.trial(trial.number, trial.cell, measurement, measurement.reason or "", self._counts())
 
     def _fail_trial(self, trial: TrialInHand, reason: str) -> None:
         self._store.conclude(
@@ -267,6 +280,12 @@ class Driver:
 
     def _counts(self) -> Counts:
         done, total = len(self._store.finished_trials()), self._proposals.target
-        return Counts(done, total, self._store.legs_done(), self._engine_seconds)
+        return Counts(done, total, self._store.legs_done(), self._engine_seconds, self._eta_seconds(total - done))
 
-
+    def _eta_seconds(self, cells_left: int) -> float | None:
+        hands = [t.trial for t in self._tracks.values() if t.trial is not None] + self._orphans
+        begun: list[list[LegRecord]] = [trial.legs for trial in hands]
+        begun += [[] for _ in range(max(0, cells_left - len(begun)))]
+        unprepared = sum(k not in self._shared for k in set(self._spec.space.draft_length))
+        left = remaining_legs(self._protocol, trials=begun, draft_lengths_to_prepare=unprepared)
+        return eta_seconds(self._decoded, left, workers=len(self._tracks))

@@ -37,7 +37,7 @@ class Prepared:
 
 def prepare(spec: StudySpec, settings: Settings) -> Prepared:
     """Load the problems and cut the slices. Raises DataError: no data, wrong format, too few prompts."""
-    loaded = load_problems(spec.data, data_folder=settings.data_folder)
+    loaded = load_problems(spec.data, data_folder=str(settings.data_folder) if settings.data_folder else None)
     sizes = {"fixed_work": spec.data.slices.fixed_work, "quality": spec.data.slices.quality}
     if spec.data.slices.confirm:
         sizes["confirm"] = spec.data.slices.confirm

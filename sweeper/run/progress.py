@@ -10,12 +10,13 @@ from studies.measurement import Measurement
 
 @dataclass(frozen=True)
 class Counts:
-    """Where a run stands."""
+    """Where a run stands; engine_seconds is wall time of engine starts and legs, eta_seconds what is left."""
 
     cells_done: int
     cells_total: int
     legs_done: int
     engine_seconds: float
+    eta_seconds: float | None
 
 
 class Progress(Protocol):

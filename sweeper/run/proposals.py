@@ -18,7 +18,7 @@ class Proposals:
     def __init__(self, spec: StudySpec, store: StudyStore) -> None:
         self._spec = spec
         self._store = store
-        self._taken: dict[str, int | None] = {}
+        self._taken: set[str] = set()
         self._quotas = quotas_of(spec)
         self._grid = grid_by_length(spec) if spec.sampler.name == "grid" else None
 
@@ -27,9 +27,9 @@ class Proposals:
         """Cells this study measures in all."""
         return sum(self._quotas.values())
 
-    def taken(self, cell: Cell, number: int | None = None) -> None:
+    def taken(self, cell: Cell) -> None:
         """``cell`` has a trial already, in this run or in an earlier one."""
-        self._taken[cell.key] = number
+        self._taken.add(cell.key)
 
     def pending(self, length: int) -> bool:
         """Whether this draft length still has cells to hand out."""
@@ -48,15 +48,15 @@ class Proposals:
         if cell is None:
             return None
         number = self._store.begin_trial(cell)
-        self.taken(cell, number)
+        self.taken(cell)
         return TrialInHand(number, cell)
 
     def _from_sampler(self, length: int) -> TrialInHand | None:
         for _ in range(MAX_REPEATED_PROPOSALS):
             number, cell = self._store.ask_sampler(self._spec, length)
             if cell.key not in self._taken:
-                self.taken(cell, number)
+                self.taken(cell)
                 return TrialInHand(number, cell)
-            self._store.tell_repeated(number, self._taken[cell.key])
+            self._store.tell_repeated(number)
         self._quotas[length] = 0  # the sampler has nothing new to say for this draft length
         return None

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from sweeper.verifier.ledger import Ledger
-from sweeper.verifier.patches import V1_PATCHES, install as install_patch, uninstall as uninstall_patch
+from sweeper.verifier.patches import V1_PATCHES
+from sweeper.verifier.patches import install as install_patch
+from sweeper.verifier.patches import uninstall as uninstall_patch
 from sweeper.verifier.rules import gather_rows, select_prefix
 from sweeper.verifier.settings import STRICT_REQUEST, RequestControls, VerifierSettings, controls_of_request
 from sweeper.verifier.trace import TraceBuffer
@@ -119,9 +121,7 @@ class VerifierState:
             protected=protected,
         )
         ledger.reserve_draft(max_spec_len)
-        ledger.charge(
-            slots, spent_after=chosen.spent_after, exceptions=chosen.exceptions, regret=chosen.regret
-        )
+        ledger.charge(slots, spent_after=chosen.spent_after, exceptions=chosen.exceptions, regret=chosen.regret)
         if self.settings.trace:
             starts = batch.num_tokens_no_spec[: len(request_ids)] - batch.num_prompt_tokens[: len(request_ids)]
             self.traces.record(
@@ -135,7 +135,8 @@ class VerifierState:
                 strict_accepted=chosen.strict_accepted,
                 spent_before=spent_before,
             )
-        return _rewrite(output, draft_ids, target_ids, bonus_token_ids, lengths, chosen.accepted, chosen.strict_accepted)
+        rows = (draft_ids, target_ids, bonus_token_ids, lengths)
+        return _rewrite(output, *rows, accepted=chosen.accepted, strict_accepted=chosen.strict_accepted)
 
     def drain(self) -> dict[str, Any]:
         """Everything since the last drain as plain values: requests, block traces, refused counts, drops."""
@@ -169,6 +170,7 @@ def _rewrite(
     target_ids: Tensor,  # [R, K]
     bonus_token_ids: Tensor,  # [R, 1]
     lengths: Tensor,  # [R]
+    *,
     accepted: Tensor,  # [R]
     strict_accepted: Tensor,  # [R]
 ) -> Tensor:
@@ -190,7 +192,8 @@ def state_of(runner: Any) -> VerifierState:
     if state is None:
         state = VerifierState(runner)
         setattr(runner, STATE_ATTRIBUTE, state)
-    return state  # type: ignore[no-any-return]  # an attribute we put on vLLM's object
+    assert isinstance(state, VerifierState)
+    return state
 
 
 def _wrap_rejection_sample(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -36,7 +36,9 @@ def bind_and_check(cores: tuple[int, ...], accelerators: int) -> dict[str, Any]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices = [d for d in (visible or "").split(",") if d]
     if accelerators and len(devices) != accelerators:
-        raise EngineError(f"this worker was given {accelerators} accelerators but sees CUDA_VISIBLE_DEVICES={visible!r}")
+        raise EngineError(
+            f"this worker was given {accelerators} accelerators but sees CUDA_VISIBLE_DEVICES={visible!r}"
+        )
     return {
         "cores": list(found),
         "cuda_visible_devices": visible,

@@ -16,15 +16,20 @@ from storage.database import Database, open_database
 from storage.events import record_event
 from storage.legs import LegJournal
 from storage.lock import study_lock
-from storage.trials import TrialBook
 
 
 def die(*_args: Any, **_kwargs: Any) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def open_book(database: Database, study: str = STUDY) -> Any:
+    from storage.trials import TrialBook  # Optuna takes half a second to import, and most moments do without
+
+    return TrialBook(database, study, space())
+
+
 def between_outcome_and_tell(database: Database) -> None:
-    book = TrialBook(database, STUDY, space())
+    book = open_book(database)
     asked = book.ask_waiting()
     assert asked == (0, CELL)
     book._study.tell = die
@@ -32,13 +37,13 @@ def between_outcome_and_tell(database: Database) -> None:
 
 
 def before_the_outcome(database: Database) -> None:
-    book = TrialBook(database, STUDY, space())
+    book = open_book(database)
     assert book.ask_waiting() == (0, CELL)
     die()
 
 
 def inside_ask(database: Database) -> None:
-    book = TrialBook(database, STUDY, space())
+    book = open_book(database)
     kept = book._study._storage.set_trial_param
     calls = []
 
@@ -83,7 +88,7 @@ def writing_events(database: Database) -> None:
 
 
 def opening(database: Database) -> None:
-    TrialBook(database, f"study-{os.getpid()}", space())
+    open_book(database, f"study-{os.getpid()}")
     print("ready", flush=True)
 
 

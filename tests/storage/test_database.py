@@ -104,6 +104,19 @@ def test_a_locked_database_says_so_and_recovers(database: Database):
     assert len(list_events(database, STUDY)) == 1
 
 
+def test_a_writer_takes_its_turn_before_it_reads(database: Database, url: str):
+    """Reading first and writing later would fail, not wait, when another process wrote in between."""
+    turns = (database.writing, database.optuna_storage().engine.begin)
+    for turn in turns:
+        with (
+            open_database(url, create=False, timeout_seconds=0) as impatient,
+            turn(),
+            pytest.raises(StorageError, match="is locked"),
+            impatient.writing(),
+        ):
+            pass
+
+
 def test_a_new_database_that_is_locked_from_the_start_says_so(tmp_path: Path):
     other = sqlite3.connect(tmp_path / "study.db", isolation_level=None)
     other.execute("PRAGMA locking_mode=EXCLUSIVE")

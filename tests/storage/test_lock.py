@@ -36,7 +36,7 @@ def test_the_lock_vanishes_with_a_killed_driver(database: Database, url: str):
 
 def test_two_studies_of_one_database_run_side_by_side(database: Database):
     with study_lock(database, "first"), study_lock(database, "second"):
-        assert driver_of(database, "first") == driver_of(database, "second")
+        assert [driver_of(database, name).pid for name in ("first", "second")] == [os.getpid()] * 2
 
 
 def test_the_lock_is_free_again_after_an_error(database: Database):

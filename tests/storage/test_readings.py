@@ -1,5 +1,7 @@
 """What a status shows, from a read-only look, while a driver works and after it died."""
 
+from pathlib import Path
+
 import pytest
 
 from storage.database import Database
@@ -19,6 +21,11 @@ START = EngineStart("engine-1", "worker-0", 3, "2026-11-29T10:00:00.000+00:00", 
 
 
 @pytest.fixture
+def template(with_all_tables: Path) -> Path:
+    return with_all_tables
+
+
+@pytest.fixture
 def book(database: Database) -> TrialBook:
     create_or_check(database, spec(), source={}, slices={}, asd_sweep_version="0.1.0")
     return TrialBook(database, STUDY, space())
@@ -32,9 +39,10 @@ def test_a_study_that_has_only_been_made_reads_as_empty(database: Database, read
     assert (reading.outcomes, reading.last_event, reading.driver, reading.state) == ((), None, None, "created")
 
 
-def test_an_unknown_study_is_named(reader: Database):
-    with pytest.raises(StudyNotFoundError, match="no study 'nothing'"):
-        read_study(reader, "nothing")
+@pytest.mark.parametrize("name", ["nothing", "no/folder", ""])
+def test_an_unknown_study_is_named(reader: Database, name: str):
+    with pytest.raises(StudyNotFoundError, match=f"no study '{name}'"):
+        read_study(reader, name)
 
 
 def test_trials_are_counted_by_state(book: TrialBook, reader: Database):
@@ -86,6 +94,7 @@ def test_legs_retries_and_engine_starts_are_counted(book: TrialBook, database: D
     record_engine_start(database, STUDY, START)
     reading = read_study(reader, STUDY)
     assert (reading.legs_done, reading.legs_retried, reading.engine_starts) == (3, 2, 1)
+    assert reading.engine_seconds == 21.5 + 3 * 1.5
     assert reading.last_event == list_events(reader, STUDY)[-1]
 
 

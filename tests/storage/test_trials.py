@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from pathlib import Path
 
 import optuna
 import pytest
@@ -18,6 +19,11 @@ from .making import CELL, CELLS, OTHER, STRICT_CELL, STUDY, outcome, space, spec
 from .processes import run_until_killed
 
 pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.fixture
+def template(with_all_tables: Path) -> Path:
+    return with_all_tables
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ Knows nothing of which number is meant; ``quantities.py`` puts tokens together.
 
 import re
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Literal
 
 from sweeper.measure.grading.numbers import BLOB, EXPONENT, MAGNITUDE, PERCENT, Number, read_number
@@ -35,10 +36,11 @@ _PATTERN = re.compile(
     (?P<time>(?<![\d:.,])\d{{1,2}}:\d{{2}}(?::\d{{2}})?(?![\d:])(?:\s?[ap]\.?m\b\.?)?)
   | (?P<date>(?<![\d/-])(?:\d{{4}}-\d{{1,2}}-\d{{1,2}}|\d{{1,2}}/\d{{1,2}}/\d{{2,4}})(?![\d/-]))
   | (?P<ratio>(?<![\d:])\d+(?:(?::|\s:\s)\d+)+(?![\d:]))
+  | (?P<mixed>(?<!\d)(\d{{1,4}})\s(\d{{1,3}})/(\d{{1,3}})(?![\d/]))
   | (?P<currency>US\$|[A-Z]{{0,3}}[$€£¥₹₩₽₫¢]|(?:USD|EUR|GBP|INR|CAD|AUD|RMB|Rs\.?|RM)(?=\s?-?\d))
   | (?P<number>(?<![\d])(?P<blob>{BLOB})(?P<exponent>{EXPONENT})(?P<magnitude>{MAGNITUDE})(?P<percent>{PERCENT})
       (?P<ordinal>(?:st|nd|rd|th)(?!\w))?)
-  | (?P<word>[^\W\d_][\w']*(?:\^\(?-?\d+\)?)?)
+  | (?P<word>(?:[A-Za-zÀ-ɏ][A-Za-z0-9_'À-ɏ]*|[^\W\d_]+)(?:\^\(?-?\d+\)?)?)
   | (?P<equals>=)
   | (?P<operator>[-+*/^{MINUS}])
   | (?P<open>\()
@@ -47,6 +49,7 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE,
 )
+_PLAIN_KINDS: tuple[Kind, ...] = ("currency", "word", "equals", "operator", "open", "close", "mark")
 _TIMES_SIGN = re.compile(r"[xX]")
 _SPOKEN_OPERATORS = {"plus": "+", "minus": MINUS, "times": "*", "negative": MINUS}
 
@@ -87,20 +90,27 @@ def _spelled_numbers(segment: str) -> dict[int, Token]:
 
 
 def _token(match: re.Match[str]) -> Token:
-    kind = match.lastgroup if match.lastgroup in ("time", "date", "ratio") else _kind(match)
     text, start, end = match[0], match.start(), match.end()
-    if kind in ("time", "date", "ratio"):
-        return Token("other", text, start, end, _whole_hour(text) if kind == "time" else None)
-    if kind == "number":
-        suffixes = {name: match[name] for name in ("exponent", "magnitude", "percent")}
-        number = read_number(match["blob"], **suffixes)
+    for name in ("time", "date", "ratio"):
+        if match[name] is not None:
+            return Token("other", text, start, end, _whole_hour(text) if name == "time" else None)
+    if match["mixed"] is not None:
+        return Token("number", text, start, end, _mixed(text))
+    if match["number"] is not None:
+        number = read_number(
+            match["blob"], exponent=match["exponent"], magnitude=match["magnitude"], percent=match["percent"]
+        )
         return Token("number" if number else "other", text, start, end, number, ordinal=bool(match["ordinal"]))
+    kind = next((name for name in _PLAIN_KINDS if match[name] is not None), _PLAIN_KINDS[-1])
     return Token(kind, text, start, end)
 
 
-def _kind(match: re.Match[str]) -> Kind:
-    names: tuple[Kind, ...] = ("number", "currency", "word", "equals", "operator", "open", "close")
-    return next((name for name in names if match[name] is not None), "mark")
+def _mixed(text: str) -> Number:
+    """ "2 1/2"; with a fraction of one or more ("48 24/2") it is unclear."""
+    whole, top, bottom = (int(part) for part in re.split(r"[\s/]", text))
+    if top < bottom:
+        return Number(Fraction(whole * bottom + top, bottom))
+    return Number(None, frozenset({Fraction(whole), Fraction(top, bottom or 1)}))
 
 
 def _whole_hour(text: str) -> Number | None:

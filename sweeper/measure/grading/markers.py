@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from sweeper.measure.grading.text import CLOSE, OPEN
+from sweeper.measure.grading.vocabulary import words_of
 
 _HASHES = re.compile(r"#{4,}[ \t]*")
 _HEADING = re.compile(
@@ -19,7 +20,7 @@ _BE = r"(?:is|was|are|will be|would be|should be|must be|equals|comes (?:out )?t
 _PHRASE = re.compile(
     rf"""
     \banswer(?:\s+(?:to|for|of)\s+[^.:=\n]{{1,80}}?)?["'\s]*(?:,\s*(?:therefore|then|thus|so),?\s*)?
-        (?:{_BE}\b(?!\s+(?:not\b|incorrect|wrong|correct\b|right\b))(?:\s*:)?|[:=—]|-(?=\s))\s*
+        (?:{_BE}\b(?!\s+(?:not\b(?!.{1, 20}\bbut\b)|incorrect|wrong|correct\b|right\b))(?:\s*:)?|[:=—]|-(?=\s))\s*
   | (?:^|(?<=\n))\s*(?:A|Ans|Answer)\s?[.:)]\s*(?=\S)
   | \bresult\s+{_BE}\s*:?\s*
   | (?:答案|答え|答|정답|答案为|答案是)\s*(?:是|为|は|은|:)+\s*
@@ -37,7 +38,7 @@ _NEXT_PROBLEM = re.compile(
 )
 _NEXT_INLINE = re.compile(r"(?<=[\d.%)])\s+(?:Question|Q|Problem|User|Human|Instruction)\s?\d*\s?:")
 SENTENCE_END = re.compile(r"""[.!?…]+["')\]]*(?:\s+|$)(?=[^a-z]|$)""")
-_ABBREVIATIONS = frozenset("rs mr mrs ms dr no st vs approx e.g i.e etc fig hr hrs min oz lb ft p.m a.m u.s".split())
+_ABBREVIATIONS = words_of("rs mr mrs ms dr no st vs approx e.g i.e etc fig hr hrs min oz lb ft p.m a.m u.s")
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 # what may be one number: digits with marks inside, or groups of three after spaces
-BLOB = r"(?:\d{1,3}(?: \d{3})+(?![\d,.']?\d)|\d(?:[\d,._']*\d)?|\.\d+)"
+BLOB = r"(?:\d{1,3}(?:[ ]\d{3})+(?![\d,.']?\d)|\d(?:[\d,._']*\d)?|\.\d+)"
 EXPONENT = r"(?:[eE][+-]?\d{1,3}(?!\w|\.\d))?"
 MAGNITUDE = (
-    r"(?:k(?!\w)|K(?!\w)|M(?!\w)|B(?!\w)|bn(?!\w)|\s?(?:thousand|million|billion|trillion|hundred|dozen)(?!\w)|百万|万|千|亿)?"
+    r"(?:(?:[kKMB]|bn)(?!\w)|\s?(?:thousand|million|billion|trillion|hundred|dozen)(?!\w)|百万|万|千|亿)?"
 )
 PERCENT = r"(?:\s?%|\s(?:percent|per cent)(?!\w))?"
 
@@ -59,12 +59,12 @@ _EITHER = re.compile(r"[1-9]\d{0,2}\.\d{3}")  # 1.776: a decimal here, thousands
 
 def read_number(blob: str, *, exponent: str = "", magnitude: str = "", percent: str = "") -> Number | None:
     """The number that ``blob`` and its suffixes write; None when it is no number (``12.3.4``)."""
-    number = _read_blob(blob)
+    name = magnitude.strip()
+    number = Number(Fraction(blob)) if (exponent or name) and _EITHER.fullmatch(blob) else _read_blob(blob)
     if number is None:
         return None
     if exponent:
         number = _scaled(number, Fraction(10) ** int(exponent[1:]))
-    name = magnitude.strip()
     if name:
         plain = number.value
         number = _scaled(number, Fraction(_MAGNITUDES[name.lower()]))

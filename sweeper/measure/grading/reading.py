@@ -10,28 +10,26 @@ from fractions import Fraction
 
 from sweeper.measure.grading.lexer import Token, tokens_of
 from sweeper.measure.grading.quantities import Quantity, quantities_of
+from sweeper.measure.grading.vocabulary import FILLERS, HEDGES, JOINERS, REASONS, STOPS
 
-# what may stand between "the answer is" and its number
-_FILLERS = frozenset(
-    "a an about approximately approx around roughly exactly precisely simply just only equal to equals is be total of "
-    "the number sum so thus therefore now still that it he she they has have had will be would there are was were "
-    "altogether answer final and".split()
-)
-_STOPS = frozenset("in for over after from with by at on during within per of than since because as which when if so".split())
-_JOINERS = frozenset({",", ";", "/", "&", "and", "or", "to", "plus", "-"})
 _NONE_LEFT = re.compile(
     r"\b(?:no(?!\s+(?:answer|solution|way|information|data|need|problem|doubt|idea|one|longer|matter|more than))"
-    r"\s+(?:\w+\s+){0,2}?\w+|none|nothing)(?:\s+(?:left|remain\w*|over|more|at all)\b|(?=\s*[.!]|\s*$))",
+    r"\s+(?:\w+\s+){0,2}?\w+|none|nothing)(?:\s+(?:is|are|was|were))?"
+    r"(?:\s+(?:left|remain\w*|over|more|at all)\b|(?=\s*[.!]|\s*$))",
     re.I,
 )
-_THERE_ARE_NO = re.compile(r"\b(?:has|have|had|are|is|with)\s+(?:no(?!\s+(?:answer|solution|way|idea|need))\s+\w+|none|nothing)\b", re.I)
+_THERE_ARE_NO = re.compile(
+    r"\b(?:has|have|had|are|is|with)\s+(?:no(?!\s+(?:answer|solution|way|idea|need))\s+\w+|none|nothing)\b", re.I
+)
 _UNABLE = re.compile(
     r"\b(?:can\s?not|can't|could\s?n[o']t|unable to|impossible to|do(?:es)?\s?n[o']t|not possible to)\s+(?:be\s+)?"
-    r"(?:determin|answer|solv|calculat|know|tell|say|comput|find|have enough)|\b(?:not enough|insufficient) information\b",
+    r"(?:determin|answer|solv|calculat|know|tell|say|comput|find|have enough)"
+    r"|\b(?:not enough|insufficient) information\b",
     re.I,
 )
 _OWING = re.compile(r"\b(?:loss|lost|loses|owes?|owed|debt|deficit|short|overdrawn)\b", re.I)
 _BELOW_ZERO = re.compile(r"(\d[\d.,]*)((?:\s+\w+){0,2})\s+below\s+(?:zero|0)\b", re.I)
+_NOT_BUT = re.compile(r"\bnot\s+\S{1,12}(?:\s+\w+)?,?\s+but\b", re.I)
 _UNKNOWN = re.compile(r"\\[a-zA-Z]")
 
 
@@ -66,7 +64,7 @@ def read_segment(segment: str, *, marked: bool) -> Reading | None:
 
     marked: the segment follows "####", "the answer is" or the like, so its first number leads.
     """
-    segment = _BELOW_ZERO.sub(r"-\1\2", segment)
+    segment = _NOT_BUT.sub("", _BELOW_ZERO.sub(r"-\1\2", segment))
     tokens = tokens_of(segment)
     found = quantities_of(tokens)
     if not found:
@@ -88,9 +86,9 @@ def is_bare(segment: str) -> bool:
     found = quantities_of(tokens)
     if len(found) != 1:
         return False
-    before = [t for t in tokens[: found[0].first] if t.kind == "word" and t.text.lower() not in _FILLERS]
+    before = [t for t in tokens[: found[0].first] if t.kind == "word" and t.text.lower() not in FILLERS]
     after = [t for t in tokens[found[0].last + 1 :] if t.kind == "word"]
-    return not before and len(after) <= 2 and not any(t.text.lower() in _STOPS for t in after)
+    return not before and len(after) <= 2 and not any(t.text.lower() in STOPS for t in after)
 
 
 def _nothing_left(segment: str) -> Reading | None:
@@ -106,7 +104,7 @@ def _leading(tokens: Sequence[Token], found: Sequence[Quantity]) -> Quantity | N
     first = found[0]
     before = tokens[: first.first]
     words = [t.text.lower() for t in before if t.kind == "word"]
-    if len(words) > 5 or any(w not in _FILLERS for w in words) or any(t.kind == "equals" for t in before):
+    if len(words) > 5 or any(w not in FILLERS for w in words) or any(t.kind == "equals" for t in before):
         return None
     units = 0
     for i in range(first.last + 1, len(tokens)):
@@ -114,27 +112,29 @@ def _leading(tokens: Sequence[Token], found: Sequence[Quantity]) -> Quantity | N
         text = token.text.lower()
         if token.kind == "equals" or (token.kind == "operator" and text != "-"):
             return None  # a calculation; its result counts
-        if text in _JOINERS:
+        if text in JOINERS:
             if _number_follows(tokens, i + 1):
                 return _unclear(found)
             break
         if token.kind in ("number", "other"):
             return _unclear(found)  # "5 feet 6 inches"
-        if token.kind not in ("word", "currency") or text in _STOPS or units == 3:
+        if token.kind not in ("word", "currency") or text in STOPS or units == 3:
             break
         units += token.kind == "word"
     return first
 
 
 def _number_follows(tokens: Sequence[Token], start: int) -> bool:
-    following = [t for t in tokens[start : start + 3] if t.kind != "currency"]
-    return bool(following) and following[0].kind in ("number", "other", "open", "operator") or (
-        len(following) > 1 and following[0].text.lower() in ("maybe", "perhaps", "possibly", "even") and following[1].kind == "number"
-    )
+    following = [t for t in tokens[start : start + 3] if t.kind != "currency" and t.text.lower() not in HEDGES]
+    return bool(following) and following[0].kind in ("number", "other", "open", "operator")
 
 
 def _of_sentence(tokens: Sequence[Token], found: Sequence[Quantity]) -> Quantity:
     """The one value a sentence comes to: what follows its last equals sign, else its only number of weight."""
+    reasons = [i for i, t in enumerate(tokens) if t.text.lower() in REASONS]
+    told = [q for q in found if reasons and q.last < reasons[0] and not (q.weak or q.context)]
+    if told:  # what comes after "because" is how, not what
+        tokens, found = tokens[: reasons[0]], told
     signs = [i for i, t in enumerate(tokens) if t.kind == "equals"]
     after = [q for q in found if signs and q.first > signs[-1]]
     candidates = after or [q for q in found if not _equals_follows(tokens, q)] or list(found)
@@ -166,10 +166,16 @@ def _equals_follows(tokens: Sequence[Token], quantity: Quantity) -> bool:
 
 
 def _far(tokens: Sequence[Token], sign: int, quantity: Quantity) -> bool:
-    return sum(t.kind == "word" for t in tokens[sign:quantity.first]) > 4
+    return sum(t.kind == "word" for t in tokens[sign : quantity.first]) > 4
 
 
 def _unclear(found: Sequence[Quantity]) -> Quantity:
+    """No decision, except where one number is told with the parts that add up to it."""
     last = found[-1]
+    parts = [q.value for q in found if q.value is not None]
+    if len(parts) == len(found) > 2:
+        for total in (found[0], last):
+            if total.value is not None and 2 * total.value == sum(parts):
+                return total
     values = frozenset().union(*(q.all_values for q in found))
     return Quantity(None, values, last.first, last.last, " / ".join(q.shown for q in found))

@@ -55,7 +55,9 @@ _LATEX_WORDS = (
     (r"\\[\[\]]", "\n"),
 )
 _LATEX = tuple((re.compile(pattern), new) for pattern, new in _LATEX_WORDS)
-_STYLED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname|emph|bm|mbox)\s*\{([^{}]*)\}")
+_STYLED = re.compile(
+    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname|emph|bm|mbox)\s*\{([^{}]*)\}"
+)
 _FRACTION = re.compile(r"(\d?)\s*\\[dtc]?frac\s*(?:\{([^{}]*)\}\s*\{([^{}]*)\}|(\d)\s*(\d))")
 _BOX = re.compile(r"\\?\\(?:boxed|fbox|framebox)\s*")
 
@@ -71,6 +73,7 @@ class CleanText:
 def clean(generation: str) -> CleanText:
     """Normalise digits, signs, spaces and quotes; take out thoughts, tokens, annotations, LaTeX and markdown."""
     text, ended = _own_turn(generation)
+    text = re.sub(r"~~[^~\n]+~~", " ", text)  # struck out
     text = re.sub(r"<<[^<>\n]*>>", "", text)
     text = re.sub(r"<<[^<>\n]*\Z", "", text)
     text = _boxes(text)

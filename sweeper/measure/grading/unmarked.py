@@ -4,6 +4,7 @@ Knows nothing of the gold; what is read here is offered with every other number 
 """
 
 import re
+from fractions import Fraction
 
 from sweeper.measure.grading.lexer import tokens_of
 from sweeper.measure.grading.markers import sentences
@@ -18,22 +19,23 @@ _CHECK = re.compile(
     re.I,
 )
 _EXPLAINING = re.compile(
-    r"(?:^|\n)[ \t]*(?:explanation|steps?|reasoning|why|justification|workings?|details|solution|note|here(?:'s| is) (?:how|why))"
-    r"\b[^\n:]{0,30}:",
+    r"(?:^|\n)[ \t]*(?:explanation|steps?|reasoning|why|justification|workings?|details|solution|note|"
+    r"here(?:'s| is) (?:how|why))\b[^\n:]{0,30}:",
     re.I,
 )
 _CONCLUDING = re.compile(
-    r"\b(?:so|therefore|thus|hence|total|altogether|in all|in conclusion|finally|left|remain\w*|overall|combined)\b", re.I
+    r"\b(?:so|therefore|thus|hence|total|altogether|in all|in conclusion|finally|left|remain\w*|overall|combined)\b",
+    re.I,
 )
 
 
 def read_unmarked(text: str) -> Reading | None:
     """The value an unmarked text comes to; None when it holds none."""
-    text = _without_bullets(text)
-    everything = [value for q in quantities_of(tokens_of(text)) for value in q.all_values]
+    everything = [value for q in quantities_of(tokens_of(_without_bullets(text))) for value in q.all_values]
     explained = _EXPLAINING.search(text)
     if explained and is_bare(text[: explained.start()]):
         text = text[: explained.start()]
+    text = _without_bullets(text)
     checked = _CHECK.search(text)
     if checked and read_segment(text[: checked.start()], marked=False):
         text = text[: checked.start()]
@@ -53,7 +55,14 @@ def _last_word(text: str) -> Reading | None:
     answers_first = first_sentence == statements[0] and is_bare(first_sentence) and len(telling) > 1
     if answers_first and not _CONCLUDING.search(sentence):
         return first.unsure(last.all_values) if is_bare(sentence) and first.value != last.value else first
+    if last.value is None and first.value is not None and len(telling) == 2 and first.value == _sum_of(sentence):
+        return first  # the answer, then the parts it is made of
     return last
+
+
+def _sum_of(sentence: str) -> Fraction | None:
+    values = [q.value for q in quantities_of(tokens_of(sentence)) if q.value is not None]
+    return sum(values, Fraction(0)) if len(values) > 1 else None
 
 
 def _only_context(sentence: str) -> bool:

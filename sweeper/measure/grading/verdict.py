@@ -20,9 +20,10 @@ Verdict = Literal["correct", "wrong", "unanswered"]
 
 _SECOND_THOUGHTS = re.compile(
     r"\b(?:wait|actually|sorry|correction|oops|scratch that|hold on|mistake|on second thought|apolog\w+|"
-    r"let me (?:re\w+|fix|correct)|(?:that|this|which) (?:is|was) (?:not right|wrong|incorrect)|that's (?:not right|wrong|incorrect))\b",
+    r"let me (?:re\w+|fix|correct)|(?:that|this|which)(?: is|'s| was) (?:not right|wrong|incorrect))\b",
     re.I,
 )
+_CORRECTING = re.compile(r"\b(?:should|must|would) be\b|\bmakes? (?:that|it)\b|\bcorrect (?:\w+ ){1,2}is\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,9 @@ def write_value(value: Fraction) -> str:
 
 
 def _gold_value(gold: str) -> Fraction:
+    plain = gold.strip().replace(",", "")
+    if re.fullmatch(r"[-+]?\d+(?:\.\d+)?", plain):
+        return Fraction(plain)
     reading = read_segment(clean(gold).text, marked=True)
     if reading is None or reading.value is None:
         raise DataError(f"the gold answer must be a number, got {gold[:60]!r}")
@@ -99,7 +103,8 @@ def _read(text: str, *, whole: bool) -> tuple[Reading | None, Segment | None]:
     after = later[-1] if later else read_unmarked(own[segment.end :])
     if after is None or after.value == reading.value:
         return reading, segment
-    return (after.beside(reading.all_values), None) if later else (reading.unsure(after.all_values), None)
+    decided = later or _CORRECTING.search(own, rethought.start())
+    return (after.beside(reading.all_values), None) if decided else (reading.unsure(after.all_values), None)
 
 
 def _readable(text: str) -> list[tuple[Reading, Segment]]:

@@ -6,25 +6,25 @@ Knows nothing of digits; ``lexer.py`` places the words among them.
 import re
 from fractions import Fraction
 
-_UNITS = {
-    word: value
-    for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen".split()
-    )
-}
-_TENS = {
-    word: 10 * value
-    for value, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), start=2)
-}
+_SMALL = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+)
+_ROUND = "twenty thirty forty fifty sixty seventy eighty ninety"
+_UNITS = {word: value for value, word in enumerate(_SMALL.split())}
+_TENS = {word: 10 * value for value, word in enumerate(_ROUND.split(), start=2)}
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
 _DOZEN = 12
 
 _WORD = "|".join([*_UNITS, *_TENS, "hundred", *_SCALES, "dozen"])
-NUMBER_WORDS = re.compile(rf"\b(?:an?\s+(?=hundred|thousand|million|dozen))?(?:{_WORD})(?:(?:\s+|-|\s+and\s+)(?:{_WORD}))*\b", re.I)
+NUMBER_WORDS = re.compile(
+    rf"\b(?:an?\s+(?=hundred|thousand|million|dozen))?(?:{_WORD})(?:(?:\s+|-|\s+and\s+)(?:{_WORD}))*\b", re.I
+)
 
 # "one" that does not count: "the one", "one of", "one day"
-NOT_A_COUNT = re.compile(r"\b(?:the|this|that|each|every|another|last|first|no|any|which)\s+one\b|\bone\s+(?:of|another|day|by)\b", re.I)
+NOT_A_COUNT = re.compile(
+    r"\b(?:the|this|that|each|every|another|last|first|no|any|which)\s+one\b|\bone\s+(?:of|another|day|by)\b", re.I
+)
 
 
 def value_of_words(words: str) -> Fraction | None:

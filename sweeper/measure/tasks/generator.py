@@ -17,6 +17,7 @@ from sweeper.measure.tasks.names import NOUNS, PEOPLE
 from sweeper.measure.tasks.stories_one_step import ADDING, MULTIPLYING_AND_DIVIDING, TAKING_AWAY
 from sweeper.measure.tasks.story import Story
 
+OPERATIONS = MappingProxyType({"+": "We add", "-": "We subtract", "*": "We multiply", "/": "We divide"})
 MAX_DRAWS = 5000  # of numbers for one story, until its steps come out whole and positive
 
 
@@ -74,11 +75,18 @@ def _tell(story: Story, level: int, rng: random.Random) -> Problem:
     numbers = _draw(story, level, rng)
     lines: list[str] = []
     for step in story.steps:
-        calculation = (_written(step.expression, numbers), numbers[step.result])
-        lines.append(fill(step.sentence, Filling(numbers, people, noun, calculation)))
+        result = numbers[step.result]
+        told = fill(step.sentence, Filling(numbers, people, noun, result))
+        lines.append(f"{_operation(step.expression)}: {_written(step.expression, numbers)} = {result}. {told}")
     answer = str(numbers[story.steps[-1].result])
     question = fill(story.text, Filling(numbers, people, noun))
     return Problem.of(question, answer, "\n".join([*lines, f"#### {answer}"]))
+
+
+def _operation(expression: str) -> str:
+    """What a step does, in words; small models choose the right operation far more often when it is said."""
+    operator = next(word for word in expression.split() if word in OPERATIONS)
+    return OPERATIONS[operator]
 
 
 def _draw(story: Story, level: int, rng: random.Random) -> dict[str, int]:

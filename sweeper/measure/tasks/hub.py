@@ -27,7 +27,9 @@ def read_hub(dataset: str, split: str) -> tuple[Problem, ...]:
         rows = list(library.load_dataset(dataset, CONFIGURATION, split=split))
     except Exception as error:  # the library raises a dozen unrelated types, OSError and ValueError among them
         first_line = str(error).strip().split("\n", 1)[0][:200] or type(error).__name__
-        raise DataError(f"{dataset} ({split}) could not be fetched from the hub: {first_line}; go online, {instead}") from error
+        raise DataError(
+            f"{dataset} ({split}) could not be fetched from the hub: {first_line}; go online, {instead}"
+        ) from error
     if not rows:
         raise DataError(f"{dataset} ({split}) holds no rows")
     return tuple(problem_of_row(row, where=f"{dataset} ({split}), row {n}") for n, row in enumerate(rows))

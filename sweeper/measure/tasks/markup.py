@@ -8,7 +8,7 @@ Knows nothing of stories or levels. Slots:
     {a?is|are}       one of two words, by whether a is 1
     {A} {A.she}      a name, and she/he for it; also {A.her} (object), {A.hers} (possessive: her/his), {A.She}
     {@} {@1}         the story's noun in the plural and in the singular; {a|@} is "5 marbles"
-    {=} {=|apple}    in a step: its calculation "2 + 3 = 5", and with the noun; {=$} writes "2 + 3 = $5"
+    {=} {=|apple}    in a step: its result, and with the noun; {=$} writes "$5"
 """
 
 import re
@@ -40,12 +40,12 @@ class Person:
 
 @dataclass(frozen=True)
 class Filling:
-    """What the slots stand for. calculation: (expression as text, result) of the step being written, if any."""
+    """What the slots stand for. result: of the step being written, None in the question."""
 
     numbers: Mapping[str, int]
     people: Mapping[str, Person]
     noun: str = "thing"
-    calculation: tuple[str, int] | None = None
+    result: int | None = None
 
 
 def fill(text: str, filling: Filling) -> str:
@@ -74,7 +74,7 @@ def _slot(slot: str, filling: Filling) -> str:
     if slot == "@1":
         return filling.noun
     if slot.startswith("="):
-        return _calculation(slot[1:], filling)
+        return _result(slot[1:], filling)
     if slot[0].isupper():
         name, _, form = slot.partition(".")
         person = filling.people[name]
@@ -83,13 +83,12 @@ def _slot(slot: str, filling: Filling) -> str:
     return _counted(filling.numbers[name], nouns, filling)
 
 
-def _calculation(rest: str, filling: Filling) -> str:
-    if filling.calculation is None:
+def _result(rest: str, filling: Filling) -> str:
+    if filling.result is None:
         raise KeyError("= outside a step")
-    expression, result = filling.calculation
     if rest == "$":
-        return f"{expression} = ${result}"
-    return f"{expression} = {_counted(result, rest.split('|')[1:], filling)}"
+        return f"${filling.result}"
+    return _counted(filling.result, rest.split("|")[1:], filling)
 
 
 def _counted(number: int, nouns: list[str], filling: Filling) -> str:

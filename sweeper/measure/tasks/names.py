@@ -5,8 +5,14 @@ from sweeper.measure.tasks.markup import Person
 PEOPLE: tuple[Person, ...] = tuple(
     Person(name, pronoun)
     for pronoun, names in (
-        ("she", "Ada Amina Bea Carla Dana Elif Farah Greta Hanna Ines Julia Kira Lena Mina Nora Olga Priya Rosa Sofia Tess"),
-        ("he", "Aron Ben Carlos David Emil Felix Goran Hugo Ivan Jonas Karim Leo Marco Nils Omar Paul Ravi Sam Tom Viktor"),
+        (
+            "she",
+            "Ada Amina Bea Carla Dana Elif Farah Greta Hanna Ines Julia Kira Lena Mina Nora Olga Priya Rosa Sofia Tess",
+        ),
+        (
+            "he",
+            "Aron Ben Carlos David Emil Felix Goran Hugo Ivan Jonas Karim Leo Marco Nils Omar Paul Ravi Sam Tom Viktor",
+        ),
     )
     for name in names.split()
 )

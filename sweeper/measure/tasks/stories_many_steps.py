@@ -38,8 +38,8 @@ STORIES: tuple[Story, ...] = (
         "r = standing * d | They give {=|basket}.",
     ),
     story(
-        "{A} is paid ${a} an hour. This week {A.she} works {b|hour} on each of {c|day}, and {B} pays {A.her} ${d} back. "
-        "How many dollars does {A} get this week?",
+        "{A} is paid ${a} an hour. This month {A.she} works {b|hour} on each of {c|day}, and {B} pays {A.her} ${d} back. "
+        "How many dollars does {A} get this month?",
         "a:f b:f c:f d:p",
         "hours = b * c | {A} works {=|hour}.",
         "wage = hours * a | For this {A.she} is paid {=$}.",

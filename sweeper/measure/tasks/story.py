@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Step:
-    """One line of the solution: ``result`` = ``expression`` over earlier names, told by ``sentence``."""
+    """One step of the solution: ``result`` = ``expression`` over earlier names, and a sentence that says what it is."""
 
     result: str
     expression: str

@@ -1,0 +1,144 @@
+"""``asd-sweep start``: run a study, or go on with one; with --dry-run, say what it would take.
+
+Knows nothing of how legs are measured; it shows progress and the frontier at the end.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from studies.errors import StudyNotFoundError, UsageError
+from studies.spec import StudySpec
+from sweeper.cli.options import JsonOption, StorageOption, examples
+from sweeper.cli.output import emit_json, err, out
+from sweeper.settings import Settings
+
+CPU_TOKENS_PER_SECOND = 120.0
+ACCELERATOR_TOKENS_PER_SECOND = 150.0
+CPU_START_SECONDS = 25.0
+ACCELERATOR_START_SECONDS = 120.0
+
+StudyOption = Annotated[
+    str, typer.Option("--study", metavar="STUDY", help="A preset, the path of a study file, or a stored study's name.")
+]
+NameOption = Annotated[
+    str | None, typer.Option("--as", metavar="NAME", help="Store the study under this name instead of its own.")
+]
+WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="Workers, instead of the study's count.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", "--plan", help="Print legs, engine minutes and what can be proven; start nothing.")
+]
+SpeedOption = Annotated[
+    float | None,
+    typer.Option("--assume-tokens-per-second", min=0.001, help="Speed the plan assumes for legs not measured yet."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``start`` to ``app``."""
+    app.command(
+        "start",
+        epilog=examples(
+            "asd-sweep start --study quickstart",
+            "asd-sweep start --study gsm8k-cpu --dry-run",
+            "asd-sweep start --study ./mine.yaml --workers 8",
+        ),
+    )(start)
+
+
+def start(
+    study: StudyOption,
+    name: NameOption = None,
+    workers: WorkersOption = None,
+    dry_run: DryRunOption = False,
+    speed: SpeedOption = None,
+    storage: StorageOption = None,
+    json_wanted: JsonOption = False,
+) -> int:
+    """Run a study to its target, or resume it.
+
+    What was measured is stored leg by leg, so the same command goes on after any interruption.
+    """
+    settings = Settings.from_environment(storage=storage)
+    spec = _adjusted(find_spec(study, settings), name, workers)
+    if dry_run:
+        _plan(spec, settings, speed, json_wanted)
+        return 0
+    from sweeper.cli.output import json_only_stdout
+    from sweeper.cli.progress import TerminalProgress
+    from sweeper.cli.views import frontier_document, status_document
+    from sweeper.run.study import run_study
+
+    # Ray prints to standard output when a worker dies: keep it for the result
+    with json_only_stdout(), TerminalProgress(err) as progress:
+        result = run_study(spec, settings, progress)
+    status = status_document(settings, spec.name)
+    frontier = frontier_document(settings, spec.name)
+    if json_wanted:
+        emit_json({**status, "frontier": frontier})
+        return result.exit_code
+    from dashboards.frontier_table import frontier_table
+    from dashboards.status_table import status_table
+
+    out.print(frontier_table(frontier))
+    out.print(status_table(status))
+    return result.exit_code
+
+
+def find_spec(study: str, settings: Settings) -> StudySpec:
+    """The study called ``study``: a preset or file, else one the storage holds. Raises SpecError, UsageError."""
+    from studies.spec_file import load_study, preset_names
+
+    if study in preset_names() or Path(study).suffix in {".yaml", ".yml"} or Path(study).is_file():
+        return load_study(study)
+    from storage.database import open_database
+    from storage.studies import load_study as load_stored
+
+    try:
+        with open_database(settings.storage_url, create=False, read_only=True) as database:
+            return load_stored(database, study).spec
+    except StudyNotFoundError:
+        return load_study(study)  # neither: its message names the presets
+
+
+def _adjusted(spec: StudySpec, name: str | None, workers: int | None) -> StudySpec:
+    value = spec.model_dump(mode="json")
+    if name is not None:
+        value["name"] = name
+    if workers is not None:
+        value["workers"]["count"] = workers
+    try:
+        return StudySpec.model_validate(value)
+    except ValueError as error:
+        raise UsageError(f"--as {name!r} is not a study name; use letters, digits, dot, dash and underscore") from error
+
+
+def _plan(spec: StudySpec, settings: Settings, speed: float | None, json_wanted: bool) -> None:
+    from dashboards.plan_table import plan_table
+    from studies.estimate import plan
+    from sweeper.engine.vllm_environment import runner_problem
+    from sweeper.run.prepare import prepare
+
+    on_cpu = spec.protocol.clock == "cpu"
+    notes = []
+    if spec.data.source == "hub":
+        notes.append(f"prompts were not looked at: they come from the hub ({spec.data.dataset}) at the start")
+    else:
+        notes.append(f"prompts: {prepare(spec, settings).source}")
+    problem = runner_problem(spec.engine) if spec.engine.kind == "vllm" else None
+    if problem is not None:
+        notes.append(problem)
+    count = 1 if spec.workers.count == "auto" else spec.workers.count
+    document = plan(
+        spec,
+        workers=count,
+        tokens_per_second=speed or (CPU_TOKENS_PER_SECOND if on_cpu else ACCELERATOR_TOKENS_PER_SECOND),
+        engine_start_seconds=CPU_START_SECONDS if on_cpu else ACCELERATOR_START_SECONDS,
+    ).to_json()
+    if json_wanted:
+        emit_json({"study": spec.name, **document, "notes": notes})
+        return
+    out.print(plan_table(document))
+    for note in notes:
+        out.print(note, markup=False)

@@ -1,0 +1,112 @@
+"""Everything a run keeps, behind one object: the driver's only way to the database.
+
+Knows nothing of engines or pools. Heavy payloads are read back only where a measurement needs them.
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from storage.database import Database
+from storage.engines import EngineStart, record_engine_start
+from storage.events import record_event
+from storage.legs import LegJournal
+from storage.outcomes import list_outcomes
+from storage.studies import set_state
+from storage.trials import TrialBook
+from studies.controls import Cell
+from studies.errors import StorageError
+from studies.legs import LegRecord, Purpose
+from studies.outcome import StoredOutcome
+from studies.spec import StudySpec
+from sweeper.workers.messages import WorkerReady
+
+
+class StudyStore:
+    """The journal, the book of trials and the events of one study. Raises StorageError on failure."""
+
+    def __init__(self, database: Database, spec: StudySpec) -> None:
+        self._database = database
+        self._name = spec.name
+        self._journal = LegJournal(database, spec.name)
+        self._book = TrialBook(database, spec.name, spec.space)
+        self._repaired = self._book.repair()
+        outcomes = list_outcomes(database, spec.name)
+        self._finished = [(o.trial, o.cell) for o in outcomes]
+        self._failed = sum(o.state == "failed" for o in outcomes)
+        self._legs_done = self._journal.count()
+
+    def shared_legs(self) -> list[LegRecord]:
+        """Legs that trials share; opportunity legs come with their block traces."""
+        found = []
+        for key, leg in self._journal.legs_by_key(trial=None).items():
+            traced = leg.order.purpose is Purpose.OPPORTUNITY
+            found.append(replace(leg, payload=self._journal.payload(key)) if traced else leg)
+        return found
+
+    def trial_legs(self, number: int) -> list[LegRecord]:
+        return self._journal.legs(trial=number)
+
+    def unfinished_trials(self) -> list[tuple[int, Cell]]:
+        """Trials an earlier driver began and did not end; queued ones are begun now, so that none is lost."""
+        while self._book.ask_waiting() is not None:
+            continue
+        return self._book.running()
+
+    def finished_trials(self) -> list[tuple[int, Cell]]:
+        return list(self._finished)
+
+    def failed_trials(self) -> int:
+        return self._failed
+
+    def begin_trial(self, cell: Cell) -> int:
+        """Start the trial of a cell that has none and give its number."""
+        self._book.enqueue([cell])
+        asked = self._book.ask_waiting(cell.draft_length)
+        if asked is None or asked[1] != cell:
+            raise StorageError(f"cell {cell.key} was queued but could not be started; is another driver at work?")
+        return asked[0]
+
+    def ask_sampler(self, spec: StudySpec, draft_length: int) -> tuple[int, Cell]:
+        """The cell an Optuna sampler proposes; it may repeat an earlier one."""
+        return self._book.ask_sampler(spec.sampler.name, seed=spec.sampler.seed, draft_length=draft_length)
+
+    def tell_repeated(self, number: int) -> int:
+        """End a trial whose cell an earlier one has; gives that one's number."""
+        return self._book.tell_duplicate(number)
+
+    def record_leg(self, record: LegRecord, leg_key: str) -> None:
+        """Journal one leg durably."""
+        self._journal.record(record, leg_key=leg_key)
+        self._legs_done += 1
+
+    def legs_done(self) -> int:
+        return self._legs_done
+
+    def conclude(self, outcome: StoredOutcome) -> None:
+        """Record how a trial ended, then tell Optuna, once."""
+        self._book.record_and_tell(outcome)
+        self._finished.append((outcome.trial, outcome.cell))
+        self._failed += outcome.state == "failed"
+
+    def engine_started(self, ready: WorkerReady) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        record_engine_start(
+            self._database,
+            self._name,
+            EngineStart(
+                engine_id=ready.engine_id,
+                worker=ready.worker,
+                draft_length=ready.draft_length,
+                started_at=now,
+                seconds=ready.start_seconds,
+                facts=ready.facts,
+                pinning=ready.pinning,
+            ),
+        )
+
+    def event(self, kind: str, detail: dict[str, Any]) -> None:
+        record_event(self._database, self._name, kind, detail)
+
+    def state(self, state: str) -> None:
+        set_state(self._database, self._name, state)

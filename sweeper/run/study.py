@@ -1,0 +1,115 @@
+"""Run or resume one study from start to end: check what can be checked early, lock, measure, keep the state."""
+
+import importlib.util
+from dataclasses import dataclass
+
+from storage.database import Database, open_database
+from storage.lock import study_lock
+from storage.studies import COMPLETE, RUNNING, create_or_check, paused
+from studies.errors import AsdSweepError, EngineError, UsageError
+from studies.spec import StudySpec
+from sweeper.run.driver import Driver
+from sweeper.run.prepare import Prepared, prepare
+from sweeper.run.progress import Progress
+from sweeper.run.signals import draining
+from sweeper.run.store import StudyStore
+from sweeper.settings import Settings
+from sweeper.version import version
+from sweeper.workers.pool import Pool
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended. exit_code: 0, 1 when trials failed, 130 or 143 after a signal."""
+
+    finished: bool
+    exit_code: int
+
+
+def run_study(spec: StudySpec, settings: Settings, progress: Progress) -> RunResult:
+    """Measure a study until nothing is left; an existing study of the same plan is taken up where it stands.
+
+    Raises UsageError and its kin before anything starts, StorageError, EngineError, WorkerLostError; whatever was
+    measured until then is stored, and the study's state says why it paused.
+    """
+    check_engine(spec, settings)
+    prepared = prepare(spec, settings)
+    with open_database(settings.storage_url, create=True) as database, study_lock(database, spec.name):
+        facts = prepared.facts()
+        create_or_check(
+            database,
+            spec,
+            source={key: facts[key] for key in ("source", "source_digest", "exemplars")},
+            slices=facts["slices"],
+            asd_sweep_version=version(),
+        )
+        progress.note(f"prompts: {prepared.source}")
+        return _measure(prepared, settings, progress, database)
+
+
+def check_engine(spec: StudySpec, settings: Settings) -> None:
+    """Find out before a worker starts whether its engine can be built: drafter, vLLM, weights.
+
+    Fetches hub models once for all workers of this host. Raises UsageError, ModelNotFoundError, EngineError.
+    """
+    if spec.engine.kind == "simulated":
+        return
+    from sweeper.engine.models import resolve_model
+    from sweeper.engine.vllm_environment import runner_problem
+
+    problem = runner_problem(spec.engine)
+    if problem is not None:
+        raise UsageError(problem)
+    if importlib.util.find_spec("vllm") is None:
+        raise EngineError("vLLM is not installed in this environment; run make setup, then asd-sweep doctor")
+    resolve_model(spec.engine.target, cache=settings.cache_folder, revision=spec.engine.revision)
+    drafter = spec.engine.drafter
+    if drafter.model is not None:
+        resolve_model(drafter.model, cache=settings.cache_folder, revision=drafter.revision)
+
+
+def make_pool(spec: StudySpec) -> Pool:
+    """The pool a study asks for. Raises UsageError when this machine cannot give it."""
+    if spec.workers.pool == "local":
+        from sweeper.workers.local import LocalPool
+
+        return LocalPool(1 if spec.workers.count == "auto" else spec.workers.count)
+    from sweeper.workers.ray_pool import RayPool
+
+    return RayPool(spec.workers, accelerators_per_worker=spec.engine.tensor_parallel_size)
+
+
+def _measure(prepared: Prepared, settings: Settings, progress: Progress, database: Database) -> RunResult:
+    spec = prepared.spec
+    store = StudyStore(database, spec)
+    if Driver.nothing_to_do(spec, store):
+        store.state(COMPLETE)
+        return RunResult(True, _exit_code(store))
+    store.state(RUNNING)
+    try:
+        pool = make_pool(spec)
+        try:
+            with draining() as stop:
+                driver = Driver(
+                    prepared,
+                    store=store,
+                    pool=pool,
+                    progress=progress,
+                    model_cache=str(settings.cache_folder),
+                    stopping=lambda: bool(stop),
+                )
+                finished = driver.run()
+        finally:
+            pool.close()
+    except AsdSweepError as error:
+        store.state(paused(str(error)))
+        raise
+    except KeyboardInterrupt:
+        store.state(paused("stopped at once by a second signal"))
+        raise
+    store.state(COMPLETE if finished else paused("stopped by a signal; the same start goes on"))
+    return RunResult(finished, _exit_code(store) if finished else stop.exit_code)
+
+
+def _exit_code(store: StudyStore) -> int:
+    return 1 if store.failed_trials() else 0

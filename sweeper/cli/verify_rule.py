@@ -69,7 +69,7 @@ def _read(file: Path) -> "list[VectorRequest]":
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror or error}; give a file of recorded requests") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 text; give a file of recorded requests, one JSON object a line") from error
+        raise UsageError(f"{file} is not UTF-8 text; expected recorded requests, one JSON object a line") from error
     except VectorsError as error:
         raise UsageError(f"{file} {error}") from error
     if not requests:

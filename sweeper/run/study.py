@@ -15,6 +15,7 @@ from sweeper.run.signals import draining
 from sweeper.run.store import StudyStore
 from sweeper.settings import Settings
 from sweeper.version import version
+from sweeper.workers.body import require_our_packages
 from sweeper.workers.pool import Pool
 
 
@@ -32,6 +33,7 @@ def run_study(spec: StudySpec, settings: Settings, progress: Progress) -> RunRes
     Raises UsageError and its kin before anything starts, StorageError, EngineError, WorkerLostError; whatever was
     measured until then is stored, and the study's state says why it paused.
     """
+    require_our_packages()
     check_engine(spec, settings)
     prepared = prepare(spec, settings)
     with open_database(settings.storage_url, create=True) as database, study_lock(database, spec.name):

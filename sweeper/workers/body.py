@@ -9,6 +9,7 @@ from pathlib import Path
 from studies.errors import AsdSweepError, EngineError, EngineOutOfMemoryError, UsageError
 from studies.legs import LegOrder
 from sweeper.engine.base import Engine
+from sweeper.installation import package_problems
 from sweeper.measure.leg import Workload, build_workload, decode_leg
 from sweeper.workers.messages import FailureKind, LegDone, WorkerFailed, WorkerOrder, WorkerReady
 from sweeper.workers.pinning import bind_and_check
@@ -27,6 +28,7 @@ class WorkerBody:
         self._order = order
         started = time.perf_counter()
         try:
+            require_our_packages()
             pinning = bind_and_check(order.cores, order.accelerators) if bind else {"bound": False}
             self._engine = build_engine(order)
             self._workload = build_workload(
@@ -61,6 +63,13 @@ class WorkerBody:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+
+
+def require_our_packages() -> None:
+    """Raises EngineError when an import of one of our four package names would give something else."""
+    problems = package_problems()
+    if problems:
+        raise EngineError("; ".join(problems))
 
 
 def _kind(error: BaseException) -> FailureKind:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from typing import Any
 
-from studies.errors import UsageError
+from studies.errors import UsageError, WorkerLostError
 from studies.legs import LegOrder
 from studies.spec import WorkersSpec
 from sweeper.workers.messages import WorkerEvent, WorkerFailed, WorkerOrder
@@ -21,6 +21,7 @@ RAY_ENVIRONMENT = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_worker_niceness": "0",  # a timed engine must not give way to whatever else runs here
 }
 OBJECT_STORE_BYTES = 128 * 2**20
 
@@ -33,21 +34,14 @@ class RayPool:
     """
 
     def __init__(self, workers: WorkersSpec, *, accelerators_per_worker: int) -> None:
+        os.environ.update(RAY_ENVIRONMENT)  # Ray reads some of it when it is imported
         import ray
 
-        os.environ.update(RAY_ENVIRONMENT)
         self._ray = ray
         available = sorted(os.sched_getaffinity(0))
         self._folder = tempfile.mkdtemp(prefix="asd-ray-", dir="/tmp" if os.path.isdir("/tmp") else None)  # noqa: PTH112  # Ray's socket paths must stay under 107 bytes
         try:
-            ray.init(
-                num_cpus=len(available),
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="ERROR",
-                object_store_memory=OBJECT_STORE_BYTES,
-                _temp_dir=self._folder,
-            )
+            self._start_cluster(len(available))
             self._gpus = int(ray.cluster_resources().get("GPU", 0))
             self._plan(workers, accelerators_per_worker, available)
         except BaseException:
@@ -55,6 +49,20 @@ class RayPool:
             raise
         self._actors: dict[str, Any] = {}
         self._running: dict[Any, tuple[str, LegOrder | None]] = {}
+
+    def _start_cluster(self, cpus: int) -> None:
+        try:
+            self._ray.init(
+                num_cpus=cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+                object_store_memory=OBJECT_STORE_BYTES,
+                _temp_dir=self._folder,
+            )
+        except (RuntimeError, OSError, ValueError, ConnectionError, TimeoutError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise WorkerLostError(f"Ray did not start on this machine ({reason}); start the study again") from error
 
     def _plan(self, workers: WorkersSpec, accelerators_per_worker: int, available: list[int]) -> None:
         self._accelerators = accelerators_per_worker if self._gpus else 0

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,8 @@ def test_a_library_that_kills_its_process_is_a_finding_not_a_crash() -> None:
     assert "dying" in finding.message
 
 
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 def test_vllm_s_version_is_read_without_importing_it() -> None:
-    pytest.importorskip("vllm._version")
     code = "import sys; from sweeper.doctor import vllm_version; v = vllm_version(); print(v, 'torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == [str(vllm_version()), "False"]

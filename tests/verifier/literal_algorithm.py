@@ -25,10 +25,10 @@ def algorithm_1(
     z_y: Sequence[float],
     z_x: Sequence[float],
     *,
-    B: float,  # noqa: N803 -- the paper's letter
+    B: float,
     s: float,
     g: float,
-    M: float,  # noqa: N803 -- the paper's letter
+    M: float,
     normalised: bool = False,
     protected: Sequence[bool] | None = None,
     tie_at_zero_gate: bool = False,

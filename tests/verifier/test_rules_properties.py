@@ -13,7 +13,10 @@ from tests.verifier.blocks import BLOCKS, MATCH, NAN, Position, Request, decide,
 ROUNDS = 5
 BLOCKS_WANTED = 5_000
 SETTINGS = settings(
-    deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 

@@ -50,6 +50,8 @@ _PATTERN = re.compile(
     re.VERBOSE,
 )
 _PLAIN_KINDS: tuple[Kind, ...] = ("currency", "word", "equals", "operator", "open", "close", "mark")
+_HALF_BEFORE = re.compile(r"\bhalf\s+(?:an?\s+|of\s+an?\s+)?$", re.I)
+_FRACTION_AFTER = re.compile(r"\s+and\s+(?:an?|one|two|three)\s+(?:half|third|quarter|fourth|fifth|tenth)s?\b", re.I)
 _TIMES_SIGN = re.compile(r"[xX]")
 _SPOKEN_OPERATORS = {"plus": "+", "minus": MINUS, "times": "*", "negative": MINUS}
 
@@ -83,8 +85,9 @@ def _spelled_numbers(segment: str) -> dict[int, Token]:
         if segment[match.end() :].startswith(("-", "'")):
             continue  # "two-part", "one's"
         value = value_of_words(match[0])
-        half = re.match(r"\s+and\s+a\s+half\b", segment[match.end() :], re.I)
-        number = Number(None if half or value is None else value)
+        if value is not None and _HALF_BEFORE.search(segment[: match.start()]):
+            value /= 2
+        number = Number(None if _FRACTION_AFTER.match(segment, match.end()) else value)
         found[match.start()] = Token("number", match[0], match.start(), match.end(), number, spelled=True)
     return found
 

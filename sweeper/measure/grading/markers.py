@@ -15,6 +15,7 @@ _HEADING = re.compile(
     r"verification|check|example|note|answers?|final answers?|result)\b[^\d\n]{0,3}\d*[^\w\n]*(?:$|[:.)-])",
     re.I,
 )
+_NUMBERED = re.compile(r"(\d{1,2})[.)][ \t]+(?=[A-Za-z])")
 _ANSWER_HEADING = re.compile(r"(?:the\s+)?(?:final\s+)?(?:answers?|result)\b[\s:=.-]*", re.I)
 _BE = r"(?:is|was|are|will be|would be|should be|must be|equals|comes (?:out )?to|turns out to be)"
 _PHRASE = re.compile(
@@ -33,7 +34,8 @@ _PHRASE = re.compile(
 _NEXT_PROBLEM = re.compile(
     r"(?:^|\n)[ \t]*(?:#+[ \t]*)?(?:(?:next|another|new)[ \t]+)?"
     r"(?:question|q|problem|exercise|user|human|student|instruction|example|task|input|prompt|问题|题目|问)"
-    r"[ \t]*(?:#?\d+)?[ \t]*[:.)]",
+    r"[ \t]*(?:#?\d+)?[ \t]*[:.)]"
+    r"|\n#+[ \t]*(?:question|problem|exercise|example|task|input|instruction)s?\b",
     re.I,
 )
 _NEXT_INLINE = re.compile(r"(?<=[\d.%)])\s+(?:Question|Q|Problem|User|Human|Instruction)\s?\d*\s?:")
@@ -94,10 +96,15 @@ def _sentence_ends(line: str) -> list[int]:
 
 def _hashed(text: str) -> list[Segment]:
     found: list[Segment] = []
-    for match in _HASHES.finditer(text):
+    marks = list(_HASHES.finditer(text))
+    numbers = [int(m[1]) for mark in marks if (m := _NUMBERED.match(text, mark.end()))]
+    listed = numbers == list(range(1, len(numbers) + 1))  # "#### 1. Find May", "#### 2. Add" are headings
+    for match in marks:
         start = match.end()
         end = _line_end(text, start)
         line = text[start:end]
+        if listed and _NUMBERED.match(line):
+            continue
         answer = _ANSWER_HEADING.match(line)
         if answer:
             start += answer.end()

@@ -11,7 +11,7 @@ from fractions import Fraction
 BLOB = r"(?:\d{1,3}(?:[ ]\d{3})+(?![\d,.']?\d)|\d(?:[\d,._']*\d)?|\.\d+)"
 EXPONENT = r"(?:[eE][+-]?\d{1,3}(?!\w|\.\d))?"
 MAGNITUDE = (
-    r"(?:(?:[kKMB]|bn)(?!\w)|\s?(?:thousand|million|billion|trillion|hundred|dozen)(?!\w)|百万|万|千|亿)?"
+    r"(?:(?:[kKMB]|bn)(?!\w)|\s?(?:thousand|million|billion|trillion|hundred|dozen|lakh|crore)(?!\w)|百万|万|千|亿)?"
 )
 PERCENT = r"(?:\s?%|\s(?:percent|per cent)(?!\w))?"
 
@@ -20,6 +20,8 @@ _MAGNITUDES = {
     "thousand": 10**3,
     "千": 10**3,
     "万": 10**4,
+    "lakh": 10**5,
+    "crore": 10**7,
     "m": 10**6,
     "million": 10**6,
     "百万": 10**6,
@@ -57,8 +59,13 @@ _EUROPEAN = re.compile(r"(?:\d{1,3}(?:[. ]\d{3})+|\d+),\d{1,2}")  # 1.776,50
 _EITHER = re.compile(r"[1-9]\d{0,2}\.\d{3}")  # 1.776: a decimal here, thousands there
 
 
+MAX_DIGITS = 60
+
+
 def read_number(blob: str, *, exponent: str = "", magnitude: str = "", percent: str = "") -> Number | None:
     """The number that ``blob`` and its suffixes write; None when it is no number (``12.3.4``)."""
+    if len(blob) > MAX_DIGITS:
+        return None
     name = magnitude.strip()
     number = Number(Fraction(blob)) if (exponent or name) and _EITHER.fullmatch(blob) else _read_blob(blob)
     if number is None:

@@ -7,15 +7,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
-from sweeper.measure.grading.lexer import Token
+from sweeper.measure.grading.lexer import Token, tokens_of
+from sweeper.measure.grading.numbers import Number
 from sweeper.measure.grading.values import value_of
 from sweeper.measure.grading.vocabulary import BOUNDS, DETERMINERS, LABELS, NEEDING, PLACES, PREPOSITIONS, TOTALS
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A value at tokens [first, last]. value: what is most likely meant, None when unclear. others: other fair readings.
+    """A value at tokens [first, last]. value: what is most likely meant, None when unclear. others: further readings.
 
     weak: introduced as a circumstance ("in 2 months"). context: hardly ever an answer (a year, a step, "(...)").
     """
@@ -24,7 +26,6 @@ class Quantity:
     others: frozenset[Fraction]
     first: int
     last: int
-    shown: str
     weak: bool = False
     context: bool = False
     spelled: bool = False
@@ -32,6 +33,13 @@ class Quantity:
     @property
     def all_values(self) -> frozenset[Fraction]:
         return self.others if self.value is None else self.others | {self.value}
+
+
+@lru_cache(maxsize=512)
+def parse(segment: str) -> tuple[tuple[Token, ...], tuple[Quantity, ...]]:
+    """Tokens and quantities of a cleaned segment; kept for the segments read last, which are asked for again."""
+    tokens = tokens_of(segment)
+    return tuple(tokens), tuple(quantities_of(tokens))
 
 
 def quantities_of(tokens: Sequence[Token]) -> list[Quantity]:
@@ -81,17 +89,15 @@ def _quantity(tokens: Sequence[Token], start: int, end: int, depth: int) -> Quan
     run = tokens[first:last]
     numbers = [t for t in run if t.kind in ("number", "other")]
     number = value_of(run, tokens[first - 1] if first else None)
-    value, others = number.value, number.others
     before = [t.text.lower() for t in tokens[max(0, first - 2) : first]]
     weak, context = _standing(tokens, first, last, numbers)
-    if before and value is not None and before[-1] in LABELS | BOUNDS:
-        value, others = None, others | {value}
+    if before and number.value is not None and before[-1] in LABELS | BOUNDS:
+        number = Number(None, number.others | {number.value})
     return Quantity(
-        value,
-        others,
+        number.value,
+        number.others,
         first,
         last - 1,
-        " ".join(t.text for t in run),
         weak=weak and not any(t.kind == "currency" for t in run),
         context=context or depth > 0 or (start > 0 and _left_open(run)),
         spelled=all(t.spelled for t in numbers),

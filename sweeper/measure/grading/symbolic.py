@@ -11,7 +11,7 @@ logging.getLogger("math_verify").setLevel(logging.CRITICAL)
 
 _MAX_CHARACTERS = 120
 _MAX_DIGITS = 30
-_COSTLY = re.compile(r"!|\^\s*\{?\s*\(?\s*\d{3,}|\^[^^]*\^|\\(?:sum|prod|int|lim|binom)(?![a-zA-Z])")
+_COSTLY = re.compile(r"!|\\factorial|\^\s*\{?\s*\(?\s*\d{3,}|\^[^^]*\^|\\(?:sum|prod|int|lim|binom)(?![a-zA-Z])")
 
 
 def symbolically_equal(segment: str, gold: str) -> bool | None:

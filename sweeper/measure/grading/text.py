@@ -114,12 +114,14 @@ def _boxes(text: str) -> str:
             if depth == 0:
                 break
         inner = text[position + 1 : end] if depth == 0 else text[position + 1 :]
+        inner = re.sub(r"(?<=[\d)])!", r"\\factorial ", inner)  # elsewhere it is an exclamation
         pieces.append(OPEN + inner + (CLOSE if depth == 0 else ""))
         position = end + 1 if depth == 0 else len(text)
     return "".join(pieces) + text[position:]
 
 
 def _plain_characters(text: str) -> str:
+    text = re.sub(r"(?<=\d)，(?=\d{3}(?!\d))", ",", text)
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda m: f"^({m[0].translate(_SUPERSCRIPTS)})", text)
     text = re.sub(r"(\d?)([¼-¾⅐-⅞])", lambda m: f"{m[1]} {unicodedata.normalize('NFKC', m[2])}", text)
     text = unicodedata.normalize("NFKC", text.translate(_PLAIN)).translate(_PLAIN).replace("\u2044", "/")
@@ -141,7 +143,8 @@ def _without_latex(text: str) -> str:
     for _ in range(4):  # nested styles and fractions, from the inside out
         text = _STYLED.sub(r" \1 ", text)
         text = _FRACTION.sub(_slashed, text)
-    text = re.sub(r"\^\s*\{([^{}]*)\}", r"^(\1)", text)
+    text = re.sub(r"\s*\^\s*\{([^{}]*)\}", r"^(\1)", text)
+    text = re.sub(r"(?<=[A-Za-z]) +\^(?=\d)", "^", text)
     # $...$ around mathematics, but not two prices in one line
     text = re.sub(r"(?<![\w$])\$([^$\n]{1,200}?)\$(?![\d$])", r" \1 ", text)
     return re.sub(r"(?<=\d)\{(\d{3})\}", r"\1", text)

@@ -6,12 +6,12 @@ Knows nothing of the gold; what is read here is offered with every other number 
 import re
 from fractions import Fraction
 
-from sweeper.measure.grading.lexer import tokens_of
 from sweeper.measure.grading.markers import sentences
-from sweeper.measure.grading.quantities import quantities_of
+from sweeper.measure.grading.quantities import parse
 from sweeper.measure.grading.reading import Reading, is_bare, read_segment
 
 _BULLET = re.compile(r"^[ \t]*(?:[-*•+][ \t]+(?=\S)|step[ \t]+\d+[ \t]*[:.)-][ \t]*)", re.I | re.M)
+_HEADING_MARK = re.compile(r"^[ \t]*#+[ \t]*", re.M)
 _NUMBERED = re.compile(r"^[ \t]*\(?(\d{1,2})[.)][ \t]+(?=\S)", re.M)
 _CHECK = re.compile(
     r"(?:^|(?<=[.!?\n]))[ \t]*\(?(?:(?:check|verification|verify|proof|sanity check|double[- ]check)\b[^\n:]{0,20}:|"
@@ -31,7 +31,7 @@ _CONCLUDING = re.compile(
 
 def read_unmarked(text: str) -> Reading | None:
     """The value an unmarked text comes to; None when it holds none."""
-    everything = [value for q in quantities_of(tokens_of(_without_bullets(text))) for value in q.all_values]
+    everything = [value for q in parse(_without_bullets(text))[1] for value in q.all_values]
     explained = _EXPLAINING.search(text)
     if explained and is_bare(text[: explained.start()]):
         text = text[: explained.start()]
@@ -61,18 +61,18 @@ def _last_word(text: str) -> Reading | None:
 
 
 def _sum_of(sentence: str) -> Fraction | None:
-    values = [q.value for q in quantities_of(tokens_of(sentence)) if q.value is not None]
+    values = [q.value for q in parse(sentence)[1] if q.value is not None]
     return sum(values, Fraction(0)) if len(values) > 1 else None
 
 
 def _only_context(sentence: str) -> bool:
-    found = quantities_of(tokens_of(sentence))
+    found = parse(sentence)[1]
     return bool(found) and all(q.context for q in found)
 
 
 def _without_bullets(text: str) -> str:
     """Lines without list marks; numbers count as marks only where they run 1, 2, 3."""
-    text = _BULLET.sub("", text)
+    text = _BULLET.sub("", _HEADING_MARK.sub("", text))
     numbers = [int(match[1]) for match in _NUMBERED.finditer(text)]
     if numbers and numbers == list(range(1, len(numbers) + 1)):
         text = _NUMBERED.sub("", text)

@@ -6,8 +6,8 @@ Knows nothing of the rest of the sentence but the token before the run.
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
+from sweeper.measure.grading.arithmetic import MAX_TOKENS, evaluate
 from sweeper.measure.grading.arithmetic import Token as Term
-from sweeper.measure.grading.arithmetic import evaluate
 from sweeper.measure.grading.lexer import Token
 from sweeper.measure.grading.numbers import Number
 from sweeper.measure.grading.text import MINUS
@@ -19,6 +19,8 @@ _ACCOUNTED = frozenset({":", "=", "is", "of", "balance"})
 def value_of(run: Sequence[Token], previous: Token | None) -> Number:
     """The value of a run, which holds at least one number; ``previous`` is the token before it."""
     numbers = [t for t in run if t.kind in ("number", "other")]
+    if len(run) > MAX_TOKENS:
+        return Number(None)
     if len(numbers) > 1:
         return _calculated(run, numbers)
     number = numbers[0].number
@@ -43,8 +45,9 @@ def _calculated(run: Sequence[Token], numbers: Sequence[Token]) -> Number:
     value = evaluate(_balanced(terms))
     if value is None:
         return Number(None, frozenset(values))
+    first = terms[0]
     hyphen = any(t.kind == "operator" and t.text == "-" for t in run[1:-1])
-    if len(numbers) == 2 and len(values) == 2 and hyphen and isinstance(terms[0], Fraction) and terms[0] == min(values):
+    if len(numbers) == 2 and len(values) == 2 and hyphen and first == min(values):
         # "10-12" is a range and "24-12" a difference; "10 - 12" may be either
         spaced = numbers[1].start - numbers[0].end > 1
         return Number(value if spaced else None, frozenset(values | {value}))

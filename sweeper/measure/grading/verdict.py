@@ -23,7 +23,12 @@ _SECOND_THOUGHTS = re.compile(
     r"let me (?:re\w+|fix|correct)|(?:that|this|which)(?: is|'s| was) (?:not right|wrong|incorrect))\b",
     re.I,
 )
-_CORRECTING = re.compile(r"\b(?:should|must|would) be\b|\bmakes? (?:that|it)\b|\bcorrect (?:\w+ ){1,2}is\b", re.I)
+_CORRECTING = re.compile(
+    r"\b(?:should|must|would) be\b|\bmakes? (?:that|it)\b|\bcorrect (?:\w+ ){1,2}is\b|\bit(?:'s| is) (?=[-$\d])", re.I
+)
+_TAKEN_BACK = re.compile(r"\bno,\s|\bshould (?:be|have been)\b|\bor rather\b|\bi mean\b", re.I)
+
+_MOST_PLACES = 12
 
 
 @dataclass(frozen=True)
@@ -62,15 +67,11 @@ def write_value(value: Fraction) -> str:
     """A fraction as people write it: "72", "33.3333", "1/3"."""
     if value.denominator == 1:
         return str(value.numerator)
-    rest = value.denominator
-    places = 0
-    for prime in (2, 5):
-        while rest % prime == 0:
-            rest //= prime
-            places += 1
-    if rest != 1 or places > 12:
+    places = next((n for n in range(1, _MOST_PLACES + 1) if 10**n % value.denominator == 0), None)
+    if places is None:
         return str(value)
-    return f"{value.numerator * 10**places // value.denominator / 10**places:.{places}f}".rstrip("0")
+    digits = str(abs(value.numerator) * (10**places // value.denominator)).zfill(places + 1)
+    return f"{'-' if value < 0 else ''}{digits[:-places]}.{digits[-places:]}"
 
 
 def _gold_value(gold: str) -> Fraction:
@@ -109,8 +110,18 @@ def _read(text: str, *, whole: bool) -> tuple[Reading | None, Segment | None]:
 
 def _readable(text: str) -> list[tuple[Reading, Segment]]:
     """Marked segments that hold a value, in order."""
-    pairs = ((read_segment(s.text, marked=True), s) for s in marked_segments(text))
+    pairs = ((_read_marked(s.text), s) for s in marked_segments(text))
     return [(r, s) for r, s in pairs if r is not None]
+
+
+def _read_marked(text: str) -> Reading | None:
+    """A marked segment's value; undecided when it takes itself back ("5... no, 6")."""
+    reading = read_segment(text, marked=True)
+    thought = _SECOND_THOUGHTS.search(text) or _TAKEN_BACK.search(text)
+    if reading is None or thought is None:
+        return reading
+    after = read_segment(text[thought.end() :], marked=True)
+    return reading if after is None or after.value == reading.value else reading.unsure(after.all_values)
 
 
 def _chosen(marked: list[tuple[Reading, Segment]], text: str) -> tuple[Reading, Segment]:
@@ -121,4 +132,6 @@ def _chosen(marked: list[tuple[Reading, Segment]], text: str) -> tuple[Reading, 
         between = text[place.end : segment.start]
         if "?" in between and not _SECOND_THOUGHTS.search(between):
             reading, segment = earlier, place
+        elif not between.strip("# \n") and earlier.value != reading.value:
+            reading = reading.unsure(earlier.all_values)  # several answers in a row
     return reading, segment

@@ -35,4 +35,7 @@ STOPS = words_of(
 # a second number after one of these makes a list
 JOINERS = words_of(", ; / & and or to plus -")
 HEDGES = words_of("maybe perhaps possibly even")
-REASONS = words_of("because since")
+# what follows these explains; what follows the others concludes
+REASONS = words_of("because since which")
+CLAUSES = words_of("after before when if while once until to than for")
+CONCLUSIONS = words_of("so therefore thus hence means meaning")

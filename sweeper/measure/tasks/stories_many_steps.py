@@ -38,23 +38,24 @@ STORIES: tuple[Story, ...] = (
         "r = standing * d | They give {=|basket}.",
     ),
     story(
-        "{A} is paid ${a} an hour. This month {A.she} works {b|hour} on each of {c|day}, and {B} pays {A.her} ${d} back. "
-        "How many dollars does {A} get this month?",
+        "{A} is paid ${a} an hour. This month {A.she} works {b|hour} on each of {c|day}, "
+        "and {B} pays {A.her} ${d} back. How many dollars does {A} get this month?",
         "a:f b:f c:f d:p",
         "hours = b * c | {A} works {=|hour}.",
         "wage = hours * a | For this {A.she} is paid {=$}.",
         "r = wage + d | With the money from {B} that is {=$}.",
     ),
     story(
-        "A library has {a|book}. It buys {b} new ones, gives {c} to a hospital, and puts all that are left on {d|shelf|shelves}, "
-        "the same number on each. How many books stand on each shelf?",
+        "A library has {a|book}. It buys {b} new ones, gives {c} to a hospital, and puts all that are left on "
+        "{d|shelf|shelves}, the same number on each. How many books stand on each shelf?",
         "a:n b:n c:n d:f",
         "more = a + b | With the new ones there {more?is|are} {=|book}.",
         "left = more - c | After the gift there {left?is|are} {=|book}.",
         "r = left / d | On each shelf there {r?is|are} {=|book}.",
     ),
     story(
-        "{A} has {a|@}. {B} has {b} times as many, and {C} has {c} fewer than {B}. How many {@} do the three have together?",
+        "{A} has {a|@}. {B} has {b} times as many, and {C} has {c} fewer than {B}. "
+        "How many {@} do the three have together?",
         "a:n b:f c:n",
         "second = a * b | {B} has {=|@}.",
         "third = second - c | {C} has {=|@}.",
@@ -88,8 +89,8 @@ STORIES: tuple[Story, ...] = (
         nouns="goods",
     ),
     story(
-        "A farm has {a|hen}. Each lays {b|egg} a week. The farmer's family eats {c|egg}, and the rest is packed in boxes of {d}. "
-        "How many boxes are filled in a week?",
+        "A farm has {a|hen}. Each lays {b|egg} a week. The farmer's family eats {c|egg}, and the rest is packed "
+        "in boxes of {d}. How many boxes are filled in a week?",
         "a:n b:f c:n d:f",
         "laid = a * b | The hens lay {=|egg}.",
         "rest = laid - c | There {rest?is|are} {=|egg} to pack.",
@@ -105,8 +106,8 @@ STORIES: tuple[Story, ...] = (
         "r = a - carried | So {=|liter} {r?is|are} missing.",
     ),
     story(
-        "A gardener has {a|@} in one greenhouse and {b} in another. {c} of them dry out. The others are sold in sets of {d} "
-        "for ${e} a set. How many dollars does the gardener get?",
+        "A gardener has {a|@} in one greenhouse and {b} in another. {c} of them dry out. The others are sold "
+        "in sets of {d} for ${e} a set. How many dollars does the gardener get?",
         "a:n b:n c:n d:f e:f",
         "both = a + b | There {both?is|are} {=|@} in the greenhouses.",
         "good = both - c | Of these {=|@} can be sold.",
@@ -115,8 +116,8 @@ STORIES: tuple[Story, ...] = (
         nouns="plants",
     ),
     story(
-        "A hiking club rents {a|van} at ${b} each and buys food for ${c}. The {d|member} of the club share the cost equally. "
-        "How many dollars does each of them pay?",
+        "A hiking club rents {a|van} at ${b} each and buys food for ${c}. The {d|member} of the club "
+        "share the cost equally. How many dollars does each of them pay?",
         "a:f b:p c:p d:f",
         "vans = a * b | The vans cost {=$}.",
         "cost = vans + c | With the food that is {=$}.",

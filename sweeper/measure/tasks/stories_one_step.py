@@ -63,7 +63,8 @@ TAKING_AWAY: tuple[Story, ...] = (
         nouns="bakes",
     ),
     story(
-        "There are {a|bird} on a roof. A cat comes and {b} of them {b?flies|fly} away. How many birds stay on the roof?",
+        "There are {a|bird} on a roof. A cat comes and {b} of them {b?flies|fly} away. "
+        "How many birds stay on the roof?",
         "a:n b:n",
         "r = a - b | There {r?is|are} {=|bird} on the roof.",
     ),

@@ -59,8 +59,8 @@ STORIES: tuple[Story, ...] = (
         "r = c - read | There {r?is|are} {=|page} still to read.",
     ),
     story(
-        "A train leaves with {a|passenger}. At the first stop {b} {b?gets|get} off, and at the second stop {c} {c?gets|get} on. "
-        "How many passengers are on the train then?",
+        "A train leaves with {a|passenger}. At the first stop {b} {b?gets|get} off, "
+        "and at the second stop {c} {c?gets|get} on. How many passengers are on the train then?",
         "a:n b:n c:n",
         "stayed = a - b | After the first stop there {stayed?is|are} {=|passenger}.",
         "r = stayed + c | After the second stop there {r?is|are} {=|passenger}.",

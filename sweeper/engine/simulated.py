@@ -1,0 +1,178 @@
+"""The simulated engine: the engine interface over a synthetic model, for tests of everything above an engine.
+
+Its numbers are invented and say nothing of any real model; it says so in ``facts``. Exceptions are decided by the
+same rule as in vLLM. Knows nothing of slices or grading.
+"""
+
+import uuid
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from studies.controls import STRICT, Controls, GateUnit
+from studies.errors import EngineError, SpecError
+from studies.legs import BlockTrace, Role
+from studies.spec import EngineSpec
+from sweeper.engine.base import Decoded, DecodeOptions, EngineFacts
+from sweeper.engine.simulated_model import Habits, SyntheticModel
+from sweeper.engine.simulated_round import Block, Running, propose, verify
+from sweeper.engine.simulated_text import count_words, render
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Invented seconds: a target round, each token it looks at, each draft step, each prompt token; noise in percent.
+
+    noise_pct: standard deviation of a leg's duration; every leg draws anew.
+    """
+
+    noise_pct: float = 0.3
+    round_seconds: float = 0.02
+    token_seconds: float = 0.0002
+    draft_seconds: float = 0.0005
+    prompt_token_seconds: float = 0.00002
+
+
+class SimulatedEngine:
+    """A warm engine over a synthetic model.
+
+    seed: which synthetic model; output depends on it, the prompt's text and the controls alone, not on the batch.
+    answers: the right answers by prompt id; the target spells them for about half of the prompts.
+    noise_pct: noise of a leg's duration in percent (Costs). ``spec.extra`` may set any field of Habits and Costs
+    by name. Raises SpecError for another name there.
+    """
+
+    def __init__(
+        self,
+        spec: EngineSpec,
+        *,
+        draft_length: int,
+        seed: int = 0,
+        answers: Mapping[str, str] | None = None,
+        gate_unit: GateUnit = "per_position",
+        noise_pct: float | None = None,
+    ) -> None:
+        habits, self._costs = _behaviour(spec.extra)
+        if noise_pct is not None:
+            self._costs = replace(self._costs, noise_pct=noise_pct)
+        self._spec = spec
+        self._answers = dict(answers or {})
+        self._normalised = gate_unit == "normalised"
+        self._seed = seed
+        self._model = SyntheticModel(habits, seed=seed)
+        self._legs = 0
+        self._closed = False
+        self._facts = EngineFacts(
+            kind="simulated",
+            model="simulated target (no model; every number is invented)",
+            drafter="simulated drafter",
+            draft_length=draft_length,
+            engine_id=f"simulated-{uuid.uuid4().hex[:12]}",
+            details={
+                "simulated": True,
+                "seed": seed,
+                "max_num_seqs": spec.max_num_seqs,
+                "max_model_len": spec.max_model_len,
+                **asdict(habits),
+                **asdict(self._costs),
+            },
+        )
+
+    @property
+    def facts(self) -> EngineFacts:
+        return self._facts
+
+    def render(self, messages: Sequence[dict[str, str]]) -> str:
+        return render(messages)
+
+    def count_tokens(self, prompt: str) -> int:
+        return count_words(prompt)
+
+    def decode(self, prompts: Sequence[tuple[str, str]], options: DecodeOptions) -> Decoded:
+        """Decode one batch, at most ``max_num_seqs`` requests at a time; the times are invented, nobody waits.
+
+        Raises EngineError for a closed engine, a prompt that fills the context, or fewer than one token wanted.
+        """
+        if self._closed:
+            raise EngineError("the simulated engine is closed; build a new one")
+        if options.max_new_tokens < 1:
+            raise EngineError(f"max_new_tokens must be at least 1, got {options.max_new_tokens}")
+        requests = [self._request(prompt_id, text, options) for prompt_id, text in prompts]
+        waiting, running = deque(requests), list[Running]()
+        traces: list[BlockTrace] = []
+        seconds = 0.0
+        while waiting or running:
+            while waiting and len(running) < self._spec.max_num_seqs:
+                running.append(waiting.popleft())
+            seconds += sum(r.prompt_tokens for r in running if r.rounds == 0) * self._costs.prompt_token_seconds
+            blocks = self._round(running, options)
+            seconds += self._seconds(blocks)
+            if options.trace:
+                traces += [block.trace() for block in blocks if block.draft]
+            for block in blocks:
+                block.commit(ignore_eos=options.ignore_eos)
+            running = [request for request in running if request.finish_reason is None]
+        wall, cpu = self._with_noise(seconds)
+        return Decoded(
+            requests=tuple(request.decoded() for request in requests),
+            wall_seconds=wall,
+            cpu_seconds=cpu,
+            preemptions=0,
+            prefix_cache_hits=0,
+            traces=tuple(traces),
+        )
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _request(self, prompt_id: str, text: str, options: DecodeOptions) -> Running:
+        prompt_tokens = count_words(text)
+        room = self._spec.max_model_len - prompt_tokens
+        if room < 1:
+            raise EngineError(
+                f"prompt {prompt_id} has {prompt_tokens} tokens and leaves no room in a context of "
+                f"{self._spec.max_model_len}; raise engine.max_model_len"
+            )
+        prompt = self._model.prompt(text, self._answers.get(prompt_id))
+        return Running(prompt_id, prompt, prompt_tokens, limit=min(options.max_new_tokens, room), prefix=prompt.start)
+
+    def _round(self, running: Sequence[Running], options: DecodeOptions) -> list[Block]:
+        """One target round of the batch; prefills, and everything under target_only, go without a draft."""
+        longest = 0 if options.role is Role.TARGET_ONLY else self._facts.draft_length
+        blocks = propose(self._model, running, longest=longest)
+        controls: Controls = options.controls if options.role is Role.ASD else STRICT
+        verify(blocks, controls, normalised=self._normalised, protect_stop=options.protect_stop)
+        return blocks
+
+    def _seconds(self, blocks: Sequence[Block]) -> float:
+        drafts = [len(block.draft) for block in blocks]
+        looked_at = sum(drafts) + len(drafts)
+        costs = self._costs
+        return costs.round_seconds + looked_at * costs.token_seconds + max(drafts) * costs.draft_seconds
+
+    def _with_noise(self, seconds: float) -> tuple[float, float]:
+        """Wall and CPU seconds of the leg; a leg's noise depends on the seed and on how many legs came before it."""
+        chance = np.random.default_rng([self._seed, self._legs])
+        self._legs += 1
+        wall, cpu = 1 + self._costs.noise_pct / 100 * chance.standard_normal(2)
+        return float(seconds * wall), float(0.98 * seconds * cpu)
+
+
+def _behaviour(extra: Mapping[str, Any]) -> tuple[Habits, Costs]:
+    """Habits and costs with the changes that ``engine.extra`` asks for."""
+    habits, costs = ({f.name for f in fields(kind)} for kind in (Habits, Costs))
+    unknown = sorted(set(extra) - habits - costs)
+    if unknown:
+        raise SpecError(
+            f"engine.extra of a simulated engine knows no {unknown[0]!r}; it takes {', '.join(sorted(habits | costs))}"
+        )
+    wrong = [name for name, value in extra.items() if isinstance(value, bool) or not isinstance(value, int | float)]
+    if wrong:
+        raise SpecError(f"engine.extra.{wrong[0]} must be a number, got {extra[wrong[0]]!r}")
+    return (
+        Habits(**{name: extra[name] for name in extra if name in habits}),
+        Costs(**{name: extra[name] for name in extra if name in costs}),
+    )

@@ -6,6 +6,7 @@ Asked by doctor, by a run before it starts and by each worker; imports nothing o
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 DISTRIBUTION = "asd-sweep"
@@ -46,7 +47,7 @@ def distribution_problems(providers: Mapping[str, Sequence[str]], names: Sequenc
         others = sorted(set(providers.get(name, ())) - {DISTRIBUTION})
         if others:
             problems.append(
-                f"the package {name} is also installed by {', '.join(others)}; uninstall that, then run make setup again"
+                f"the package {name} is also installed by {', '.join(others)}; uninstall it, then run make setup again"
             )
         elif name not in providers:
             problems.append(f"the package {name} is not installed by {DISTRIBUTION}; run make setup")
@@ -56,4 +57,10 @@ def distribution_problems(providers: Mapping[str, Sequence[str]], names: Sequenc
 def package_problems() -> list[str]:
     """All reasons why an import of one of our names could give something else; empty when all is well."""
     home = Path(__file__).resolve().parent.parent
-    return origin_problems(package_origins(), home) + distribution_problems(importlib.metadata.packages_distributions())
+    return origin_problems(package_origins(), home) + distribution_problems(_providers())
+
+
+@cache
+def _providers() -> Mapping[str, Sequence[str]]:
+    """Looking through a large environment takes a second, and what is installed does not change under a process."""
+    return importlib.metadata.packages_distributions()

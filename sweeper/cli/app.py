@@ -30,7 +30,9 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback(
-    epilog=examples("asd-sweep start --study quickstart", "asd-sweep frontier --study quickstart")
+    epilog=examples(
+        "asd-sweep studies list", "asd-sweep start --study quickstart", "asd-sweep frontier --study quickstart"
+    )
     + "\n\nErrors are one line on standard error; set ASD_SWEEP_DEBUG=1 for tracebacks."
 )
 def _root(

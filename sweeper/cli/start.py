@@ -12,6 +12,7 @@ from studies.errors import StudyNotFoundError, UsageError
 from studies.spec import StudySpec
 from sweeper.cli.options import JsonOption, StorageOption, examples
 from sweeper.cli.output import emit_json, err, out
+from sweeper.cli.status import say_if_simulated
 from sweeper.settings import Settings
 
 CPU_TOKENS_PER_SECOND = 120.0
@@ -81,6 +82,7 @@ def start(
     from dashboards.frontier_table import frontier_table
     from dashboards.status_table import status_table
 
+    say_if_simulated(frontier)
     out.print(frontier_table(frontier))
     out.print(status_table(status))
     return result.exit_code
@@ -119,7 +121,9 @@ def _plan(spec: StudySpec, settings: Settings, speed: float | None, json_wanted:
     from studies.estimate import plan
     from sweeper.engine.vllm_environment import runner_problem
     from sweeper.run.prepare import prepare
+    from sweeper.run.study import check_sampler
 
+    check_sampler(spec)
     on_cpu = spec.protocol.clock == "cpu"
     notes = []
     if spec.data.source == "hub":

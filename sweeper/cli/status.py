@@ -1,6 +1,7 @@
 """``asd-sweep status`` and ``asd-sweep frontier``: where a study stands, and which cells are worth having."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +27,7 @@ def status(study: StoredStudyOption, storage: StorageOption = None, json_wanted:
     if json_wanted:
         emit_json(document)
         return
+    say_if_simulated(document)
     out.print(status_table(document))
 
 
@@ -38,4 +40,11 @@ def frontier(study: StoredStudyOption, storage: StorageOption = None, json_wante
     if json_wanted:
         emit_json(document)
         return
+    say_if_simulated(document)
     out.print(frontier_table(document))
+
+
+def say_if_simulated(document: Mapping[str, Any]) -> None:
+    """One line above numbers that no model gave."""
+    if document["engine"] == "simulated":
+        out.print("SIMULATED ENGINE: no model was run, every number below is invented")

@@ -31,6 +31,7 @@ def status_document(settings: Settings, study: str) -> dict[str, Any]:
         "engine_starts": reading.engine_starts,
         "engine_seconds": round(reading.engine_seconds, 1),
         "clock": reading.study.clock,
+        "engine": reading.study.spec.engine.kind,
         "source": reading.study.source.get("source"),
         "slices": reading.study.slices,
         "driver": None if reading.driver is None else str(reading.driver),
@@ -43,4 +44,4 @@ def frontier_document(settings: Settings, study: str) -> dict[str, Any]:
     with open_database(settings.storage_url, create=False, read_only=True) as database:
         reading = read_study(database, study)
     results = [CellResult.from_outcome(outcome) for outcome in reading.outcomes]
-    return cells_json(study, frontier(results))
+    return {**cells_json(study, frontier(results)), "engine": reading.study.spec.engine.kind}

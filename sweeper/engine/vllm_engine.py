@@ -125,12 +125,16 @@ class VllmEngine:
         self._apply(options)
         self._rpc("asd_drain")
         before = self._counters()
+        gc.collect()
+        gc.disable()  # a collection in one leg and not in the next would look like a gain
         try:
             cpu, wall = time.process_time(), time.perf_counter()
             outputs = self._llm.generate(inputs, params, use_tqdm=False)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         except Exception as error:  # the engine's state is unknown now; the worker is replaced
             raise EngineError(f"the engine failed while decoding: {type(error).__name__}: {error}") from error
+        finally:
+            gc.enable()
         drained = self._rpc("asd_drain")
         after = self._counters()
         by_external = {key[:-REQUEST_ID_SUFFIX]: value for key, value in drained["requests"].items()}

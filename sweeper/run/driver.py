@@ -5,10 +5,11 @@ crash is in the store: legs journaled, outcomes recorded, trials asked for.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from studies.errors import CanaryError, EngineError, EngineOutOfMemoryError, UsageError, WorkerLostError
+from studies.errors import CanaryError
 from studies.estimate import eta_seconds, remaining_legs
-from studies.legs import LegOrder, LegRecord
+from studies.legs import LegOrder, LegPayload, LegRecord
 from studies.measurement import Measurement, measure_cell
 from studies.outcome import StoredOutcome
 from studies.protocol import canary_failures, leg_key, next_shared_leg, next_trial_leg
@@ -17,14 +18,13 @@ from studies.spec import StudySpec
 from sweeper.run.prepare import Prepared
 from sweeper.run.progress import Counts, Progress
 from sweeper.run.proposals import Proposals
+from sweeper.run.retries import Retries
 from sweeper.run.store import StudyStore
 from sweeper.run.tracks import Track, TrialInHand
 from sweeper.workers.messages import LegDone, WorkerFailed, WorkerOrder, WorkerReady
 from sweeper.workers.pool import Pool
 
 POLL_SECONDS = 0.5
-MAX_FAILURES_IN_A_ROW = 3
-FATAL = {"out_of_memory": EngineOutOfMemoryError, "configuration": UsageError, "engine": EngineError}
 
 
 class Driver:
@@ -47,7 +47,7 @@ class Driver:
         self._spec = prepared.spec
         self._protocol = prepared.spec.protocol
         self._store = store
-        self._proposals = Proposals(prepared.spec, store)
+        self._proposals = Proposals(prepared.spec, store, note=progress.note)
         self._pool = pool
         self._progress = progress
         self._model_cache = model_cache
@@ -55,8 +55,7 @@ class Driver:
         self._shared: dict[int, list[LegRecord]] = {}
         self._tracks = {f"w{i}": Track(f"w{i}", i) for i in range(pool.size)}
         self._orphans: list[TrialInHand] = []
-        self._leg_failures: dict[str, int] = {}
-        self._failures_in_a_row = 0
+        self._retries = Retries(self._protocol, leg_retries=self._spec.workers.leg_retries)
         self._engine_seconds = 0.0
         self._decoded: list[LegRecord] = []
 
@@ -130,8 +129,8 @@ class Driver:
         self._advance(track)
 
     def _choose_length(self, track: Track) -> int | None:
-        """The draft length with work left that the fewest workers hold and this worker has not left behind."""
-        held = [t.draft_length for t in self._tracks.values() if t.draft_length is not None]
+        """The draft length with work left that the fewest others hold and this worker has not left behind."""
+        held = [t.draft_length for t in self._tracks.values() if t is not track]
         open_lengths = [
             k
             for k in sorted(set(self._spec.space.draft_length))
@@ -216,9 +215,9 @@ class Driver:
         record = event.record
         track = self._tracks[event.worker]
         self._store.record_leg(record, leg_key(record.order, record.engine_id))
-        self._failures_in_a_row = 0
+        self._retries.leg_finished(event.worker, record.order)
         self._engine_seconds += record.wall_seconds
-        self._decoded.append(record)
+        self._decoded.append(replace(record, payload=LegPayload()))
         if record.order.trial is None:
             self._shared.setdefault(record.order.draft_length, []).append(record)
         else:
@@ -261,17 +260,10 @@ class Driver:
         track.forget_engine()
         label = event.order.label if event.order else f"engine start K={track.draft_length}"
         self._store.event("worker_failed", {"kind": event.kind, "leg": label, "message": event.message})
-        self._failures_in_a_row += 1
-        if event.order is None and event.kind != "infrastructure":
-            raise FATAL[event.kind](event.message)
-        if self._failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
-            raise WorkerLostError(
-                f"{self._failures_in_a_row} failures in a row without a finished leg, last at {label}: {event.message}; "
-                "the study is paused, start it again when the cause is gone"
-            )
-        failures = self._leg_failures[label] = self._leg_failures.get(label, 0) + 1
-        if failures > self._spec.workers.leg_retries and track.trial is not None:
-            self._fail_trial(track.trial, f"{label} failed {failures} times, last: {event.message}")
+        given_up = self._retries.verdict(event, track.trial, doing=label)
+        if given_up is not None:
+            assert track.trial is not None
+            self._fail_trial(track.trial, given_up)
             track.trial = None
             return
         if event.order is not None:

@@ -3,24 +3,33 @@
 The draft length is given by the driver (an engine holds one), so a sampler chooses the controls only.
 """
 
+from collections.abc import Callable
+
 from studies.controls import Cell
-from studies.planner import grid_by_length, quotas_of
+from studies.planner import quotas_of
+from studies.space import cells
 from studies.spec import StudySpec
 from sweeper.run.store import StudyStore
 from sweeper.run.tracks import TrialInHand
 
-MAX_REPEATED_PROPOSALS = 30
+MAX_REPEATED_PROPOSALS = 10
+"""In a row; samplers like TPE settle on a few cells of a finite space and would propose them for ever."""
 
 
 class Proposals:
-    """Hands out each cell at most once; a sampler's repeats are told to Optuna as such and asked again."""
+    """Hands out each cell at most once, and as many as the study wants.
 
-    def __init__(self, spec: StudySpec, store: StudyStore) -> None:
+    A sampler's repeats are told to Optuna as such and asked again; where it has nothing new to say, the next cell
+    of the grid is taken, and ``note`` is told.
+    """
+
+    def __init__(self, spec: StudySpec, store: StudyStore, *, note: Callable[[str], None] = lambda _: None) -> None:
         self._spec = spec
         self._store = store
+        self._note = note
         self._taken: set[str] = set()
         self._quotas = quotas_of(spec)
-        self._grid = grid_by_length(spec) if spec.sampler.name == "grid" else None
+        self._grid = cells(spec.space, seed=spec.sampler.seed)
 
     @property
     def target(self) -> int:
@@ -40,13 +49,14 @@ class Proposals:
         """Begin the next trial of this draft length; None when it has had its share."""
         if not self.pending(length):
             return None
-        return self._from_grid(length) if self._grid is not None else self._from_sampler(length)
+        if self._spec.sampler.name != "grid":
+            proposed = self._from_sampler(length)
+            if proposed is not None:
+                return proposed
+        return self._from_grid(length)
 
-    def _from_grid(self, length: int) -> TrialInHand | None:
-        assert self._grid is not None
-        cell = next((c for c in self._grid.get(length, []) if c.key not in self._taken), None)
-        if cell is None:
-            return None
+    def _from_grid(self, length: int) -> TrialInHand:
+        cell = next(c for c in self._grid if c.draft_length == length and c.key not in self._taken)
         number = self._store.begin_trial(cell)
         self.taken(cell)
         return TrialInHand(number, cell)
@@ -58,5 +68,8 @@ class Proposals:
                 self.taken(cell)
                 return TrialInHand(number, cell)
             self._store.tell_repeated(number)
-        self._quotas[length] = 0  # the sampler has nothing new to say for this draft length
+        self._note(
+            f"{self._spec.sampler.name} proposed {MAX_REPEATED_PROPOSALS} cells of K={length} that have a trial; "
+            "taking the next one of the grid"
+        )
         return None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from storage.database import Database, open_database
 from storage.lock import study_lock
+from storage.samplers import build_sampler
 from storage.studies import COMPLETE, RUNNING, create_or_check, paused
 from studies.errors import AsdSweepError, EngineError, UsageError
 from studies.spec import StudySpec
@@ -34,6 +35,7 @@ def run_study(spec: StudySpec, settings: Settings, progress: Progress) -> RunRes
     measured until then is stored, and the study's state says why it paused.
     """
     require_our_packages()
+    check_sampler(spec)
     check_engine(spec, settings)
     prepared = prepare(spec, settings)
     with open_database(settings.storage_url, create=True) as database, study_lock(database, spec.name):
@@ -47,6 +49,12 @@ def run_study(spec: StudySpec, settings: Settings, progress: Progress) -> RunRes
         )
         progress.note(f"prompts: {prepared.source}")
         return _measure(prepared, settings, progress, database)
+
+
+def check_sampler(spec: StudySpec) -> None:
+    """Find out before anything starts whether Optuna has the sampler. Raises UsageError naming the nearest."""
+    if spec.sampler.name != "grid":
+        build_sampler(spec.sampler.name, spec.sampler.seed)
 
 
 def check_engine(spec: StudySpec, settings: Settings) -> None:
@@ -107,7 +115,7 @@ def _measure(prepared: Prepared, settings: Settings, progress: Progress, databas
         store.state(paused(str(error)))
         raise
     except KeyboardInterrupt:
-        store.state(paused("stopped at once by a second signal"))
+        store.state(paused("stopped at once by a signal; the same start goes on"))
         raise
     store.state(COMPLETE if finished else paused("stopped by a signal; the same start goes on"))
     return RunResult(finished, _exit_code(store) if finished else stop.exit_code)

@@ -6,7 +6,6 @@ max_task_retries=0): the driver decides what is repeated.
 
 import os
 import shutil
-import tempfile
 from typing import Any
 
 from studies.errors import UsageError, WorkerLostError
@@ -14,6 +13,7 @@ from studies.legs import LegOrder
 from studies.spec import WorkersSpec
 from sweeper.workers.messages import WorkerEvent, WorkerFailed, WorkerOrder
 from sweeper.workers.pinning import assign_cores
+from sweeper.workers.ray_folder import make_folder, remove_left_behind
 
 RAY_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -39,7 +39,8 @@ class RayPool:
 
         self._ray = ray
         available = sorted(os.sched_getaffinity(0))
-        self._folder = tempfile.mkdtemp(prefix="asd-ray-", dir="/tmp" if os.path.isdir("/tmp") else None)  # noqa: PTH112  # Ray's socket paths must stay under 107 bytes
+        remove_left_behind()
+        self._folder = make_folder()
         try:
             self._start_cluster(len(available))
             self._gpus = int(ray.cluster_resources().get("GPU", 0))
@@ -58,7 +59,7 @@ class RayPool:
                 log_to_driver=False,
                 logging_level="ERROR",
                 object_store_memory=OBJECT_STORE_BYTES,
-                _temp_dir=self._folder,
+                _temp_dir=str(self._folder),
             )
         except (RuntimeError, OSError, ValueError, ConnectionError, TimeoutError) as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -148,6 +148,29 @@ def test_the_decision_comes_in_the_documented_types() -> None:
     assert selection.spent_after.dtype == torch.float64
 
 
+def test_nothing_is_read_back_from_the_device() -> None:
+    """On the meta device there are no values: anything that needs one on the host raises."""
+    ids = torch.zeros(3, 4, dtype=torch.int64, device="meta")
+    target, top, drafted = gather_rows(torch.zeros(12, 9, device="meta"), ids.flatten())
+    control = torch.zeros(3, dtype=torch.float64, device="meta")
+    lengths = torch.zeros(3, dtype=torch.int64, device="meta")
+    for normalised in (False, True):
+        selection = select_prefix(
+            draft_ids=ids,
+            target_ids=target.view(3, 4),
+            top_logits=top.view(3, 4),
+            draft_logits=drafted.view(3, 4),
+            lengths=lengths,
+            budget=control,
+            gate=control,
+            block_cap=control,
+            spent=control,
+            normalised=normalised,
+            protected=ids == 1,
+        )
+        assert selection.accepted.shape == strict_prefix(ids, ids, lengths).shape == (3,)
+
+
 def test_strict_prefix_is_what_the_rule_calls_strict() -> None:
     draft = torch.tensor([[1, 2, 3], [1, 9, 3], [-1, -1, -1], [1, 2, 3]])
     target = torch.tensor([[1, 2, 3], [1, 2, 3], [-1, -1, -1], [1, 2, 3]])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sweeper.measure.grading.lexer import Token
 from sweeper.measure.grading.quantities import Quantity
-from sweeper.measure.grading.vocabulary import CLAUSES, CONCLUSIONS, FILLERS, HEDGES, JOINERS, REASONS, STOPS
+from sweeper.measure.grading.vocabulary import CLAUSES, CONCLUSIONS, FILLERS, HEDGES, JOINERS, REASONS, STOPS, TOTALS
 
 _MOST_FILLERS = 5
 _MOST_UNITS = 3  # words of a unit: "square meters of", "clips"
@@ -45,7 +45,8 @@ def concluding_quantity(tokens: Sequence[Token], found: Sequence[Quantity]) -> Q
     signs = [i for i, t in enumerate(tokens) if t.kind == "equals"]
     results = [q for q in found if signs and q.first > signs[-1]]
     if results and not _far(tokens, signs[-1], results[0]):
-        return results[0] if _stands_alone(tokens, results) else _undecided(found)
+        alone = _stands_alone(tokens, results) and not _several_names(tokens, found)
+        return results[0] if alone else _undecided(found)
     candidates = results or [q for q in found if not _equals_follows(tokens, q)] or list(found)
     for kept in (
         [q for q in candidates if not (q.weak or q.context or q.spelled)],
@@ -88,8 +89,27 @@ def _stands_alone(tokens: Sequence[Token], results: Sequence[Quantity]) -> bool:
     return all(q.value == head.value for q in rest)
 
 
+def _several_names(tokens: Sequence[Token], found: Sequence[Quantity]) -> bool:
+    """Whether values are given to several names, as in "x = 72 and y = 24"; a total may come last."""
+    names = [
+        tokens[i - 1].text.lower()
+        for i in range(1, len(tokens))
+        if tokens[i].kind == "equals" and tokens[i - 1].kind == "word" and not _counted(tokens, i - 1)
+        if any(q.first > i for q in found)
+    ]
+    return len(set(names)) > 1 and names[-1] not in TOTALS
+
+
+def _counted(tokens: Sequence[Token], place: int) -> bool:
+    """Whether the words up to ``place`` are the unit of a number: "48 clips sold"."""
+    while place >= 0 and tokens[place].kind == "word" and tokens[place].text.lower() not in JOINERS:
+        place -= 1
+    return place >= 0 and tokens[place].kind in ("number", "close", "operator", "currency")
+
+
 def _number_follows(tokens: Sequence[Token], start: int) -> bool:
-    following = [t for t in tokens[start : start + 3] if t.kind != "currency" and t.text.lower() not in HEDGES]
+    following = [t for t in tokens[start : start + 4] if t.kind != "currency" and t.text.lower() not in HEDGES]
+    following = following[1:] if following and following[0].text.lower() in ("or", "and") else following
     return bool(following) and following[0].kind in ("number", "other", "open", "operator")
 
 

@@ -4,6 +4,7 @@ Knows nothing of the gold; what is read here is offered with every other number 
 """
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 from sweeper.measure.grading.markers import sentences
@@ -46,28 +47,37 @@ def read_unmarked(text: str) -> Reading | None:
 def _last_word(text: str) -> Reading | None:
     told = [text[start:end] for start, end in sentences(text)]
     statements = [s for s in told if not s.rstrip(" \"')").endswith("?")] or told
-    readings = [(s, reading) for s in statements if (reading := read_segment(s, marked=False)) is not None]
-    if not readings:
+    final = _last_telling(statements)
+    if final is None:
         return None
-    telling = [(s, r) for s, r in readings if not _only_context(s)] or readings
-    sentence, last = telling[-1]
-    first_sentence, first = readings[0]
-    answers_first = first_sentence == statements[0] and is_bare(first_sentence) and len(telling) > 1
-    if answers_first and not _CONCLUDING.search(sentence):
-        return first.unsure(last.all_values) if is_bare(sentence) and first.value != last.value else first
-    if last.value is None and first.value is not None and len(telling) == 2 and first.value == _sum_of(sentence):
+    place, last = final
+    first = read_segment(statements[0], marked=False)
+    if place == 0 or first is None:
+        return last
+    if is_bare(statements[0]) and not _CONCLUDING.search(statements[place]):
+        several = is_bare(statements[place]) and first.value != last.value
+        return first.unsure(last.all_values) if several else first
+    if last.value is None and place == 1 and first.value is not None and first.value == _sum_of(statements[1]):
         return first  # the answer, then the parts it is made of
     return last
+
+
+def _last_telling(statements: Sequence[str]) -> tuple[int, Reading] | None:
+    """Place and reading of the last statement with a value; one that tells more than a year or a step, if any does."""
+    spare: tuple[int, Reading] | None = None
+    for place in range(len(statements) - 1, -1, -1):
+        reading = read_segment(statements[place], marked=False)
+        if reading is not None:
+            found = parse(statements[place])[1]
+            if not found or not all(q.context for q in found):
+                return place, reading
+            spare = spare or (place, reading)
+    return spare
 
 
 def _sum_of(sentence: str) -> Fraction | None:
     values = [q.value for q in parse(sentence)[1] if q.value is not None]
     return sum(values, Fraction(0)) if len(values) > 1 else None
-
-
-def _only_context(sentence: str) -> bool:
-    found = parse(sentence)[1]
-    return bool(found) and all(q.context for q in found)
 
 
 def _without_bullets(text: str) -> str:

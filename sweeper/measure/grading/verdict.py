@@ -54,7 +54,7 @@ def grade_gsm8k(generation: str, gold: str, finish_reason: str) -> Grade:
     if reading.words_left and segment is not None:
         equal = symbolically_equal(segment.text, str(target))
         verdict: Verdict = "unanswered" if equal is None else "correct" if equal else "wrong"
-        return Grade(verdict, gold if equal else None)
+        return Grade(verdict, write_value(target) if equal else None)
     if reading.value is None:
         return Grade("unanswered", None)
     shown = write_value(reading.value)

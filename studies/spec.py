@@ -128,7 +128,7 @@ class ProtocolSpec(Section):
     """How a cell is measured (docs/explanation/protocol.md)."""
 
     clock: Literal["wall", "cpu"] = Field("wall", description="cpu: CPU-seconds of the engine process")
-    triplets: int = Field(8, ge=1, description="retained strict-asd-strict triplets wanted per cell")
+    triplets: int = Field(8, ge=2, description="retained strict-asd-strict triplets wanted per cell")
     max_attempts: int = Field(12, ge=1, description="triplets tried per cell before it is called too noisy")
     min_triplets: int = Field(2, ge=2, description="fewer retained triplets: the cell is marked too noisy")
     drift_limit_pct: float = Field(3.0, gt=0, description="largest drift of the two strict legs of a triplet, %")

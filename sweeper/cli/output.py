@@ -31,6 +31,10 @@ class _Console(Console):
     def size(self, new_size: tuple[int, int]) -> None:
         self._width, self._height = new_size
 
+    def on_broken_pipe(self) -> None:
+        """Leave a broken pipe to failures.run; rich would point standard output elsewhere and exit."""
+        raise  # rich calls this inside its except block
+
 
 out = _Console(highlight=False)
 err = _Console(stderr=True, highlight=False)

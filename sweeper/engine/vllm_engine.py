@@ -54,7 +54,7 @@ class VllmEngine:
             self._llm = _start(spec, draft_length=draft_length, target=target, drafter=drafter, seed=seed)
         except Exception as error:  # vLLM raises anything here; the cause is kept and classed
             message = explain_start_failure(error)
-            kind = EngineOutOfMemoryError if "memory" in message else EngineError
+            kind = EngineOutOfMemoryError if message.startswith("out of memory") else EngineError
             raise kind(f"the engine for {spec.target} (K={draft_length}) did not start: {message}") from error
         worker = self._rpc("asd_facts")
         if not (worker["installed"] and worker["supported_runner"]):

@@ -46,17 +46,29 @@ def prepare(spec: EngineSpec, *, cores: int, environment: MutableMapping[str, st
 
 
 def explain_start_failure(error: BaseException) -> str:
-    """One line about why vLLM did not start; says "memory" when that was the cause."""
+    """One line about why vLLM did not start; says "out of memory" when that was the cause.
+
+    vLLM wraps causes in several layers; the first one is told, with pydantic's preamble left out.
+    """
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:
         chain.append(current)
         current = current.__cause__ or current.__context__
-    texts = [f"{type(e).__name__}: {e}".splitlines()[0] if str(e) else type(e).__name__ for e in chain]
-    joined = " ".join(texts).lower()
-    out_of_memory = any(isinstance(e, MemoryError) for e in chain) or any(
-        mark in joined for mark in ("out of memory", "outofmemory", "no available memory", "can't allocate memory")
-    )
-    if out_of_memory:
-        return f"out of memory ({texts[0]}); lower max_model_len, max_num_seqs or kv_cache_gib"
-    return texts[0]
+    told = _one_line(chain[0])
+    if any(_is_memory(e) for e in chain):
+        return f"out of memory ({told}); lower max_model_len, max_num_seqs or kv_cache_gib"
+    return told
+
+
+def _is_memory(error: BaseException) -> bool:
+    text = f"{type(error).__name__} {error}".lower()
+    marks = ("out of memory", "outofmemory", "no available memory", "can't allocate memory", "cannot allocate memory")
+    return isinstance(error, MemoryError) or any(mark in text for mark in marks)
+
+
+def _one_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    useful = [line for line in lines if "validation error" not in line and "errors.pydantic.dev" not in line]
+    text = " ".join(useful[:2] or lines[:1])
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__

@@ -190,6 +190,7 @@ class Driver:
     def _check_canaries(self, length: int, shared: list[LegRecord]) -> None:
         failures = canary_failures(length, shared, self._protocol.fixed_work_tokens)
         if failures:
+            self._store.distrust({leg.engine_id for leg in shared})
             raise CanaryError("the engine must not be measured: " + "; ".join(failures))
 
     def _take_trial(self, length: int) -> TrialInHand | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from storage.database import Database
 from storage.engines import EngineStart, record_engine_start
-from storage.events import record_event
+from storage.events import list_events, record_event
 from storage.legs import LegJournal
 from storage.outcomes import list_outcomes
 from storage.studies import set_state
@@ -20,6 +20,8 @@ from studies.legs import LegRecord, Purpose
 from studies.outcome import StoredOutcome
 from studies.spec import StudySpec
 from sweeper.workers.messages import WorkerReady
+
+_CANARY_FAILED = "canary_failed"
 
 
 class StudyStore:
@@ -37,12 +39,23 @@ class StudyStore:
         self._legs_done = self._journal.count()
 
     def shared_legs(self) -> list[LegRecord]:
-        """Legs that trials share; opportunity legs come with their block traces."""
+        """Legs that trials share; opportunity legs come with their block traces. Not those of distrusted engines."""
+        distrusted = {
+            engine
+            for event in list_events(self._database, self._name, _CANARY_FAILED)
+            for engine in event.detail["engines"]
+        }
         found = []
         for key, leg in self._journal.legs_by_key(trial=None).items():
+            if leg.engine_id in distrusted:
+                continue
             traced = leg.order.purpose is Purpose.OPPORTUNITY
             found.append(replace(leg, payload=self._journal.payload(key)) if traced else leg)
         return found
+
+    def distrust(self, engine_ids: set[str]) -> None:
+        """A canary failed: what these engines decoded for all trials must not speak for an engine of a later start."""
+        self.event(_CANARY_FAILED, {"engines": sorted(engine_ids)})
 
     def trial_legs(self, number: int) -> list[LegRecord]:
         return self._journal.legs(trial=number)

@@ -116,6 +116,10 @@ class RayPool:
     def _result(self, reference: Any, worker: str, order: LegOrder | None) -> WorkerEvent:
         try:
             result: WorkerEvent = self._ray.get(reference)
+        except self._ray.exceptions.OutOfMemoryError:
+            self._actors.pop(worker, None)
+            message = f"worker {worker} was ended because this machine ran out of memory; lower kv_cache_gib or workers"
+            return WorkerFailed(worker, "out_of_memory", message, order)
         except self._ray.exceptions.RayActorError as error:
             self._actors.pop(worker, None)
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

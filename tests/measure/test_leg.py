@@ -1,0 +1,102 @@
+"""One leg, from its order to its record: what is decoded, what is counted, what is graded."""
+
+from dataclasses import replace
+
+import pytest
+
+from studies.controls import STRICT, Controls
+from studies.errors import DataError
+from studies.legs import LegOrder, LegRecord, Purpose, Role, hash_tokens
+from studies.spec import EngineSpec
+from sweeper.engine.simulated import SimulatedEngine
+from sweeper.measure.leg import Workload, build_workload, decode_leg, options_for
+from tests.workers.ordering import ASD_LEG, GRADED_LEG, PROTOCOL, STRICT_LEG, problems
+
+SLICES = {"fixed_work": problems()[:3], "quality": problems()[3:9]}
+ANSWERS = {p.problem_id: p.answer for p in problems()}
+
+
+@pytest.fixture
+def engine() -> SimulatedEngine:
+    return SimulatedEngine(EngineSpec(kind="simulated"), draft_length=7, answers=ANSWERS)
+
+
+def workload_of(engine: SimulatedEngine, **changes: object) -> Workload:
+    values = {"slices": SLICES, "exemplars": problems()[9:], "protocol": PROTOCOL, "spec": EngineSpec(kind="simulated")}
+    return build_workload(engine, **(values | changes))  # type: ignore[arg-type]  # changed by name
+
+
+def decoded(engine: SimulatedEngine, order: LegOrder) -> LegRecord:
+    return decode_leg(engine, order, workload_of(engine), protocol=PROTOCOL, worker="w3")
+
+
+def test_every_prompt_carries_its_question_and_the_worked_examples(engine: SimulatedEngine) -> None:
+    workload = workload_of(engine)
+    for name, members in SLICES.items():
+        assert [prompt_id for prompt_id, _ in workload.prompts[name]] == [p.problem_id for p in members]
+        for (_, text), problem in zip(workload.prompts[name], members, strict=True):
+            assert problem.question in text
+            assert all(exemplar.question in text for exemplar in problems()[9:])
+            assert text.index(problems()[9].question) < text.index(problem.question)
+
+
+@pytest.mark.parametrize("name", ["fixed_work", "quality"])
+def test_a_prompt_must_leave_room_for_its_output_and_a_draft(name: str, engine: SimulatedEngine) -> None:
+    new_tokens = {"fixed_work": PROTOCOL.fixed_work_tokens, "quality": PROTOCOL.natural_eos_tokens}[name]
+    slices = {name: SLICES[name]}
+    longest = max(engine.count_tokens(text) for _, text in workload_of(engine).prompts[name])
+    fits = EngineSpec(kind="simulated", max_model_len=longest + new_tokens + 7)
+    workload_of(engine, slices=slices, spec=fits)
+    with pytest.raises(DataError, match=rf"of slice {name} has {longest} tokens; .* only {longest - 1} fit"):
+        workload_of(engine, slices=slices, spec=fits.model_copy(update={"max_model_len": fits.max_model_len - 1}))
+
+
+def test_timed_legs_ignore_the_end_of_sequence_and_graded_legs_do_not() -> None:
+    for purpose in Purpose:
+        options = options_for(LegOrder(purpose, Role.STRICT, 7), PROTOCOL)
+        natural = purpose is Purpose.NATURAL_EOS
+        assert options.ignore_eos is not natural
+        assert options.max_new_tokens == (PROTOCOL.natural_eos_tokens if natural else PROTOCOL.fixed_work_tokens)
+
+
+def test_role_controls_trace_and_stop_protection_reach_the_engine() -> None:
+    order = LegOrder(Purpose.OPPORTUNITY, Role.ASD, 7, controls=Controls(1, 2, 3), trace=True)
+    for protect in (True, False):
+        options = options_for(order, PROTOCOL.model_copy(update={"protect_stop": protect}))
+        assert (options.role, options.controls, options.trace) == (Role.ASD, Controls(1, 2, 3), True)
+        assert options.protect_stop is protect
+    assert options_for(STRICT_LEG, PROTOCOL).controls == STRICT
+
+
+def test_a_timed_leg_is_counted_and_not_graded(engine: SimulatedEngine) -> None:
+    record = decoded(engine, ASD_LEG)
+    assert (record.order, record.worker, record.engine_id) == (ASD_LEG, "w3", engine.facts.engine_id)
+    assert [r.prompt_id for r in record.requests] == [p.problem_id for p in SLICES["fixed_work"]]
+    assert {r.tokens for r in record.requests} == {PROTOCOL.fixed_work_tokens}
+    assert {r.verdict for r in record.requests} == {None}
+    assert record.payload.texts == ()
+    assert record.rounds < record.tokens
+    assert record.accepted <= sum(r.drafted for r in record.requests)
+    assert min(record.wall_seconds, record.cpu_seconds) > 0
+
+
+def test_a_graded_leg_has_a_verdict_and_the_text_of_every_request(engine: SimulatedEngine) -> None:
+    record = decoded(engine, GRADED_LEG)
+    assert {r.verdict for r in record.requests} <= {"correct", "wrong", "unanswered"}
+    assert "correct" in {r.verdict for r in record.requests}
+    assert len(record.payload.texts) == len(record.requests) == len(SLICES["quality"])
+    for request in record.requests:
+        assert (request.answer == ANSWERS[request.prompt_id]) == (request.verdict == "correct")
+
+
+def test_the_hash_of_a_request_is_that_of_its_tokens(engine: SimulatedEngine) -> None:
+    record = decoded(engine, STRICT_LEG)
+    assert [r.token_hash for r in record.requests] == [hash_tokens(ids) for ids in record.payload.token_ids]
+    assert record.token_hash == decoded(engine, replace(STRICT_LEG, slot=2)).token_hash
+
+
+def test_traces_come_where_they_are_asked_for(engine: SimulatedEngine) -> None:
+    assert decoded(engine, STRICT_LEG).payload.traces == ()
+    traced = decoded(engine, LegOrder(Purpose.OPPORTUNITY, Role.STRICT, 7, trace=True))
+    assert traced.payload.traces
+    assert sum(len(block.draft) for block in traced.payload.traces) >= sum(r.drafted for r in traced.requests)

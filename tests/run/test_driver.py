@@ -1,0 +1,119 @@
+"""A study from start to end: every cell once, what Optuna hears is what is stored, one engine a draft length."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from studies.controls import Cell, Controls
+from studies.legs import Purpose, Role
+from sweeper.workers.local import LocalPool
+from tests.run.bench import ALL_LEGS, Bench, check_whole
+
+
+def test_every_cell_is_measured_once_and_told_with_the_values_that_are_stored(undisturbed: Bench) -> None:
+    check_whole(undisturbed)
+    assert all(outcome.state == "complete" for outcome in undisturbed.reading().outcomes)
+
+
+def test_one_engine_is_started_for_each_draft_length(undisturbed: Bench) -> None:
+    reading = undisturbed.reading()
+    assert reading.engine_starts == 2
+    assert reading.legs_done == ALL_LEGS
+    assert reading.legs_retried == 0
+
+
+def test_the_strict_cell_tells_what_noise_looks_like(undisturbed: Bench) -> None:
+    strict = undisturbed.outcomes()["K=4,B=0,g=0,M=0"].measurement
+    assert strict["divergence_quality"] == {"count": 0, "total": 4}
+    assert strict["divergence_fixed_work"] == {"count": 0, "total": 3}
+    gain = strict["gain_pct"]
+    assert gain["lo"] <= 0 <= gain["hi"] or abs(gain["mean"]) < 2
+
+
+def test_relaxed_cells_take_fewer_rounds_for_the_same_tokens(undisturbed: Bench) -> None:
+    for key in ("K=4,B=8,g=1,M=2", "K=7,B=8,g=1,M=2"):
+        fixed = undisturbed.outcomes()[key].measurement["fixed_work"]
+        per_leg = {role: (fixed[role]["tokens"] / fixed[role]["legs"], fixed[role]["rounds"] / fixed[role]["legs"])
+                   for role in ("strict", "asd")}  # fmt: skip
+        assert per_leg["asd"][0] == per_leg["strict"][0]
+        assert per_leg["asd"][1] < per_leg["strict"][1]
+
+
+def test_what_trials_share_is_decoded_once_and_their_own_in_brackets(undisturbed: Bench) -> None:
+    legs = list(undisturbed.legs().values())
+    shared = Counter((leg.order.draft_length, leg.order.purpose) for leg in legs if leg.order.trial is None)
+    assert shared == {
+        (length, purpose): count
+        for length in (4, 7)
+        for purpose, count in {
+            Purpose.WARMUP: 2,
+            Purpose.CANARY: 2,
+            Purpose.OPPORTUNITY: 1,
+            Purpose.NATURAL_EOS: 1,
+        }.items()
+    }
+    for trial in range(4):
+        own = [leg.order for leg in legs if leg.order.trial == trial]
+        assert [o.role for o in own] == [Role.STRICT, Role.ASD, Role.STRICT, Role.ASD, Role.STRICT, Role.ASD]
+        assert [o.purpose for o in own] == [Purpose.FIXED_WORK] * 5 + [Purpose.NATURAL_EOS]
+
+
+def test_a_finished_study_starts_no_engine_again(undisturbed: Bench) -> None:
+    class NoPool(LocalPool):
+        def start(self, order: object) -> None:
+            raise AssertionError("a finished study has no use for a worker")
+
+    before = undisturbed.reading()
+    result = undisturbed.start(NoPool())
+    assert (result.finished, result.exit_code) == (True, 0)
+    after = undisturbed.reading()
+    assert (after.engine_starts, after.legs_done, after.outcomes) == (
+        before.engine_starts,
+        before.legs_done,
+        before.outcomes,
+    )
+
+
+def test_two_workers_measure_every_cell_once_with_an_engine_for_each_length_at_most(
+    make_bench: Callable[..., Bench],
+) -> None:
+    bench = make_bench(space={"budget": [0, 2, 8]})
+    assert bench.start(LocalPool(2)).exit_code == 0
+    check_whole(bench)
+    reading = bench.reading()
+    assert reading.engine_starts <= 2 * 2
+    assert {leg.worker for leg in bench.legs().values()} == {"w0", "w1"}
+
+
+def test_two_workers_share_the_cells_of_one_draft_length(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench(space={"budget": [0, 2, 8], "draft_length": [7]})
+    assert bench.start(LocalPool(2)).exit_code == 0
+    check_whole(bench)
+    assert bench.reading().engine_starts == 2
+    trials = {leg.worker: leg.order.trial for leg in bench.legs().values() if leg.order.trial is not None}
+    assert set(trials) == {"w0", "w1"}
+    workers_of = {
+        trial: {leg.worker for leg in bench.legs().values() if leg.order.trial == trial} for trial in range(3)
+    }
+    assert all(len(workers) == 1 for workers in workers_of.values())
+
+
+def test_more_workers_than_cells_end_too(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench(space={"draft_length": [7]})
+    assert bench.start(LocalPool(4)).exit_code == 0
+    check_whole(bench)
+
+
+def test_target_only_is_decoded_when_the_study_asks_for_it(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench(space={"draft_length": [7]}, protocol={"target_only": True})
+    bench.start()
+    measured = bench.outcomes()[Cell(7, Controls(8, 1, 2)).key].measurement
+    assert measured["fixed_work"]["target_only"]["drafted"] == 0
+    assert measured["quality"]["target_only"]["requests"] == 4
+    assert measured["tokens_per_second"]["target_only"] < measured["tokens_per_second"]["strict"]
+
+
+def test_infinite_controls_go_all_the_way(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench(space={"budget": [0, "inf"], "gate": ["inf"], "block_cap": ["inf"], "draft_length": [7]})
+    assert bench.start().exit_code == 0
+    check_whole(bench)
+    assert "K=7,B=inf,g=inf,M=inf" in bench.outcomes()

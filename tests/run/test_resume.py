@@ -1,0 +1,190 @@
+"""A driver that dies loses next to nothing: the same start goes on, and ends with what an undisturbed run finds.
+
+With the small study a draft length takes legs 1 to 6 for what its trials share, and then six for each of its cells:
+a bracket of five (strict, asd, strict, asd, strict) and a graded one.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from storage.trials import TrialBook
+from studies.legs import Purpose
+from sweeper.workers.local import LocalPool
+from tests.run.bench import (
+    ALL_LEGS,
+    SHARED_LEGS,
+    TRIAL_LEGS,
+    Bench,
+    DriverDied,
+    ScriptedPool,
+    beyond_plan,
+    check_whole,
+    counted,
+    dying_after,
+)
+
+MOMENTS = {
+    "before the first leg": 0,
+    "in warm-up": 1,
+    "in the canaries": 3,
+    "before the first trial": SHARED_LEGS,
+    "strict done": SHARED_LEGS + 1,
+    "strict and asd done": SHARED_LEGS + 2,
+    "a triplet done": SHARED_LEGS + 3,
+    "a triplet and asd done": SHARED_LEGS + 4,
+    "the bracket done": SHARED_LEGS + 5,
+    "a trial done": SHARED_LEGS + TRIAL_LEGS,
+    "a draft length done": ALL_LEGS // 2,
+    "before the last leg": ALL_LEGS - 1,
+}
+
+
+def check_same_as(undisturbed: Bench, bench: Bench) -> None:
+    """The same cells with the same counts, whatever happened on the way."""
+    found, expected = bench.outcomes(), undisturbed.outcomes()
+    assert found.keys() == expected.keys()
+    for key, outcome in expected.items():
+        assert counted(found[key]) == counted(outcome), key
+
+
+def check_cost(bench: Bench, *, deaths: int) -> None:
+    """Each death costs at most one repeated asd leg and one opening strict leg, and a new engine's warm-up."""
+    legs = bench.legs()
+    beyond = beyond_plan(bench.spec, legs)
+    assert beyond["strict"] <= deaths
+    assert beyond["asd"] <= deaths
+    others = Counter((leg.order.label, leg.order.trial) for leg in legs.values() if _once(leg.order.purpose))
+    assert set(others.values()) == {1}
+    warmups = sum(leg.order.purpose is Purpose.WARMUP for leg in legs.values())
+    assert len(legs) == ALL_LEGS + sum(beyond.values()) + (warmups - 4)
+
+
+def _once(purpose: Purpose) -> bool:
+    """Whether a leg of this purpose is never decoded again in a study whose engines repeat each other's tokens."""
+    return purpose not in (Purpose.WARMUP, Purpose.FIXED_WORK)
+
+
+@pytest.mark.parametrize("legs", MOMENTS.values(), ids=MOMENTS.keys())
+def test_the_same_start_goes_on_after_the_driver_died(legs: int, bench: Bench, undisturbed: Bench) -> None:
+    with pytest.raises(DriverDied):
+        bench.start(ScriptedPool(before=dying_after(legs)))
+    interrupted = bench.reading()
+    assert (interrupted.state, interrupted.legs_done) == ("interrupted", legs)
+
+    assert bench.start().exit_code == 0
+    check_whole(bench)
+    check_same_as(undisturbed, bench)
+    check_cost(bench, deaths=1)
+
+
+def test_a_driver_may_die_again_and_again(bench: Bench, undisturbed: Bench) -> None:
+    deaths = 0
+    for legs in (8, 5, 9, 4, 11, 3, 8):
+        with pytest.raises(DriverDied):
+            bench.start(ScriptedPool(before=dying_after(legs)))
+        deaths += 1
+    assert bench.start().exit_code == 0
+    check_whole(bench)
+    check_same_as(undisturbed, bench)
+    check_cost(bench, deaths=deaths)
+
+
+def test_two_workers_lose_a_leg_each_at_most(bench: Bench, undisturbed: Bench) -> None:
+    with pytest.raises(DriverDied):
+        bench.start(ScriptedPool(2, before=dying_after(2 * SHARED_LEGS + 5)))
+    assert bench.start(LocalPool(2)).exit_code == 0
+    check_whole(bench)
+    check_same_as(undisturbed, bench)
+    check_cost(bench, deaths=2)
+
+
+def test_a_trial_whose_end_is_stored_but_not_told_is_told_by_the_next_start(
+    bench: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialBook, "_tell", _dies)
+        with pytest.raises(DriverDied):
+            bench.start()
+    assert [outcome.trial for outcome in bench.reading().outcomes] == [0]
+    assert bench.told()[0] == ("RUNNING", None)
+
+    bench.start()
+    check_whole(bench)
+    check_same_as(undisturbed, bench)
+    assert len(bench.legs()) == ALL_LEGS + 2  # the second engine's warm-up
+
+
+def test_a_trial_that_is_measured_but_not_stored_is_stored_by_the_next_start(
+    bench: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialBook, "record_and_tell", _dies)
+        with pytest.raises(DriverDied):
+            bench.start()
+    assert bench.reading().outcomes == ()
+
+    bench.start()
+    check_whole(bench)
+    check_same_as(undisturbed, bench)
+    assert len(bench.legs()) == ALL_LEGS + 2
+
+
+def test_a_trial_that_was_queued_but_not_begun_is_begun_by_the_next_start(
+    bench: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = TrialBook.enqueue
+
+    def enqueue_and_die(self: TrialBook, wanted: Any) -> int:
+        kept(self, wanted)
+        raise DriverDied
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialBook, "enqueue", enqueue_and_die)
+        with pytest.raises(DriverDied):
+            bench.start()
+    assert bench.told() == {0: ("WAITING", None)}
+
+    bench.start()
+    check_whole(bench)
+    check_same_as(undisturbed, bench)
+
+
+def test_an_engine_that_decodes_other_tokens_than_before_decodes_its_own_references(
+    make_bench: Callable[..., Bench],
+) -> None:
+    bench = make_bench(space={"draft_length": [7]})
+    with pytest.raises(DriverDied):
+        bench.start(ScriptedPool(before=dying_after(SHARED_LEGS + TRIAL_LEGS + 1)))
+
+    bench.start(ScriptedPool(after=_other_tokens))
+    check_whole(bench)
+    shared = Counter(leg.order.label for leg in bench.legs().values() if leg.order.trial is None)
+    assert set(shared.values()) == {2}
+
+
+def _other_tokens(event: Any) -> Any:
+    """What an engine of another machine might report: every request has other tokens, each time the same."""
+    from dataclasses import replace
+
+    from sweeper.workers.messages import LegDone
+
+    if not isinstance(event, LegDone):
+        return event
+    requests = tuple(replace(r, token_hash=f"other-{r.token_hash}") for r in event.record.requests)
+    return LegDone(event.worker, replace(event.record, requests=requests))
+
+
+def _dies(*_args: Any, **_kwargs: Any) -> None:
+    raise DriverDied
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_workers_may_change_between_two_starts(workers: int, bench: Bench, undisturbed: Bench) -> None:
+    with pytest.raises(DriverDied):
+        bench.start(ScriptedPool(3 - workers, before=dying_after(20)))
+    assert bench.start(LocalPool(workers), workers={"pool": "local", "count": workers}).exit_code == 0
+    check_whole(bench)
+    check_same_as(undisturbed, bench)

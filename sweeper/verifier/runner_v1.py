@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from sweeper.verifier.ledger import Ledger
 from sweeper.verifier.patches import V1_PATCHES
 from sweeper.verifier.patches import install as install_patch
 from sweeper.verifier.patches import uninstall as uninstall_patch
+from sweeper.verifier.rows import extended_output, padded_layout
 from sweeper.verifier.rules import gather_rows, select_prefix
 from sweeper.verifier.settings import STRICT_REQUEST, RequestControls, VerifierSettings, controls_of_request
 from sweeper.verifier.trace import TraceBuffer
@@ -91,7 +91,7 @@ class VerifierState:
             return output
         if not self.settings.trace and not any(self.ledger.uses_asd(r) for r in request_ids):
             return output
-        lengths_host, take, within = _padding(num_draft_tokens, max_spec_len, self.runner.discard_request_mask.np)
+        lengths_host, take, within = padded_layout(num_draft_tokens, max_spec_len, self.runner.discard_request_mask.np)
         device = target_logits.device
         slots = torch.tensor(self.ledger.slots(request_ids), dtype=torch.int64).to(device, non_blocking=True)
         lengths = torch.from_numpy(lengths_host).to(device, non_blocking=True)
@@ -136,7 +136,7 @@ class VerifierState:
                 spent_before=spent_before,
             )
         rows = (draft_ids, target_ids, bonus_token_ids, lengths)
-        return _rewrite(output, *rows, accepted=chosen.accepted, strict_accepted=chosen.strict_accepted)
+        return extended_output(output, *rows, accepted=chosen.accepted, strict_accepted=chosen.strict_accepted)
 
     def drain(self) -> dict[str, Any]:
         """Everything since the last drain as plain values: requests, block traces, refused counts, drops."""
@@ -148,42 +148,6 @@ class VerifierState:
         }
         self.refused.clear()
         return report
-
-
-def _padding(num_draft_tokens: list[int], width: int, discarded: Any) -> tuple[Any, Any, Any]:
-    """Host arrays that turn the flat layout into [R, K]: lengths [R], flat index [R, K] (clamped), mask [R, K].
-
-    Rows of requests whose output vLLM will discard (partial prefill) count as having no draft.
-    """
-    counts = np.asarray(num_draft_tokens, dtype=np.int64)
-    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-    lengths = np.where(discarded[: len(counts)], 0, counts)
-    offsets = np.arange(width, dtype=np.int64)
-    within = offsets[None, :] < lengths[:, None]
-    take = np.where(within, starts[:, None] + offsets[None, :], 0)
-    return lengths, take, within
-
-
-def _rewrite(
-    output: Tensor,  # [R, K + 1]
-    draft_ids: Tensor,  # [R, K]
-    target_ids: Tensor,  # [R, K]
-    bonus_token_ids: Tensor,  # [R, 1]
-    lengths: Tensor,  # [R]
-    *,
-    accepted: Tensor,  # [R]
-    strict_accepted: Tensor,  # [R]
-) -> Tensor:
-    """Accepted drafts, then the recovery token of the next row or the bonus token, then -1; only where longer."""
-    width = draft_ids.shape[1]
-    position = torch.arange(width + 1, device=output.device).unsqueeze(0)  # [1, K + 1]
-    end = accepted.unsqueeze(1)  # [R, 1]
-    recovery = target_ids.gather(1, end.clamp(max=width - 1))
-    closing = torch.where(end < lengths.unsqueeze(1), recovery, bonus_token_ids.to(torch.int64))
-    drafts = torch.nn.functional.pad(draft_ids, (0, 1), value=-1)
-    row = torch.where(position < end, drafts, torch.where(position == end, closing, -1))
-    longer = (accepted > strict_accepted).unsqueeze(1)
-    return torch.where(longer, row.to(output.dtype), output)
 
 
 def state_of(runner: Any) -> VerifierState:

@@ -7,16 +7,14 @@ from rich.console import Console
 
 from dashboards.frontier_table import frontier_table
 from sweeper.cli.views import frontier_document
+from sweeper.run import study as run_module
 from sweeper.settings import Settings
-from tests.run.bench import Bench
+from sweeper.workers.pool import Pool
+from tests.run.bench import Bench, database_url, prepare_once, small
 
 
 @pytest.fixture(scope="module")
 def noisy(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    from sweeper.run import study as run_module
-    from sweeper.workers.pool import Pool
-    from tests.run.bench import database_url, prepare_once, small
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "prepare", prepare_once)
 

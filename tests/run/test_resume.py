@@ -6,6 +6,7 @@ a bracket of five (strict, asd, strict, asd, strict) and a graded one.
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from storage.trials import TrialBook
 from studies.legs import Purpose
 from sweeper.workers.local import LocalPool
+from sweeper.workers.messages import LegDone, WorkerEvent
 from tests.run.bench import (
     ALL_LEGS,
     SHARED_LEGS,
@@ -165,12 +167,8 @@ def test_an_engine_that_decodes_other_tokens_than_before_decodes_its_own_referen
     assert set(shared.values()) == {2}
 
 
-def _other_tokens(event: Any) -> Any:
+def _other_tokens(event: WorkerEvent) -> WorkerEvent:
     """What an engine of another machine might report: every request has other tokens, each time the same."""
-    from dataclasses import replace
-
-    from sweeper.workers.messages import LegDone
-
     if not isinstance(event, LegDone):
         return event
     requests = tuple(replace(r, token_hash=f"other-{r.token_hash}") for r in event.record.requests)

@@ -17,7 +17,7 @@ from sweeper.run.prepare import prepare
 from sweeper.run.study import check_engine, make_pool, run_study
 from sweeper.settings import Settings
 from sweeper.workers.local import LocalPool
-from sweeper.workers.messages import WorkerFailed
+from sweeper.workers.messages import WorkerFailed, WorkerOrder
 from tests.run.bench import SHARED_LEGS, Bench, Item, ScriptedPool, check_whole, small
 
 
@@ -116,9 +116,7 @@ def test_a_real_engine_in_the_drivers_process_is_refused(tmp_path: Path) -> None
         pool.start(_worker_order(spec))
 
 
-def _worker_order(spec: StudySpec) -> object:
-    from sweeper.workers.messages import WorkerOrder
-
+def _worker_order(spec: StudySpec) -> WorkerOrder:
     return WorkerOrder("w0", spec.engine, spec.protocol, "per_position", 4, {}, (), "")
 
 

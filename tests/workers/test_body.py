@@ -1,9 +1,11 @@
 """What a worker's process answers: ready, a decoded leg, or why it cannot go on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from studies.controls import Controls
 from studies.errors import EngineError, EngineOutOfMemoryError, UsageError
 from studies.spec import EngineSpec, ProtocolSpec
 from sweeper.engine.simulated import SimulatedEngine
@@ -91,10 +93,6 @@ def test_a_foreign_package_in_the_place_of_ours_is_a_failure(monkeypatch: pytest
 
 def test_the_gate_unit_of_the_study_reaches_the_engine() -> None:
     """g = 0.2 a position is 1.4 for the whole of a block of seven; normalised, it is 0.2."""
-    from dataclasses import replace
-
-    from studies.controls import Controls
-
     order = replace(ASD_LEG, controls=Controls(100, 0.2, 7))
     exceptions = {}
     for unit in ("per_position", "normalised"):

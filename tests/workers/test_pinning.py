@@ -1,5 +1,6 @@
 """Which cores a worker gets, and that it looks at what it really has."""
 
+import json
 import os
 import subprocess
 import sys
@@ -30,8 +31,6 @@ def test_a_process_is_bound_and_reports_what_the_system_says() -> None:
     command = [sys.executable, "-P", "-c", code]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     printed = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    import json
-
     pinning, affinity, pid = json.loads(printed)
     assert affinity == [core]
     assert (pinning["cores"], pinning["pid"]) == ([core], pid)

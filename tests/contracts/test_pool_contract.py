@@ -17,7 +17,7 @@ from sweeper.workers.messages import LegDone, WorkerEvent, WorkerFailed, WorkerR
 from sweeper.workers.pool import Pool
 from tests.workers.ordering import ASD_LEG, GRADED_LEG, STRICT_LEG, worker_order
 
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 600
 WORKERS = 2
 
 

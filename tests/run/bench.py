@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from storage.database import Database, open_database
 from storage.legs import LegJournal
 from storage.readings import StudyReading, read_study
@@ -16,6 +18,7 @@ from studies.measurement import triplets
 from studies.outcome import StoredOutcome
 from studies.space import cells
 from studies.spec import DataSpec, StudySpec
+from sweeper.run import study as run_module
 from sweeper.run.prepare import Prepared, prepare
 from sweeper.run.progress import Silent
 from sweeper.run.study import RunResult, run_study
@@ -207,6 +210,22 @@ class Bench:
             return {trial.number: (trial.state.name, trial.values) for trial in trials}
 
 
+def measured(folder: Path, spec: StudySpec) -> Bench:
+    """A study that was measured from start to end, by one worker and without trouble."""
+    with pytest.MonkeyPatch.context() as patch:
+        bench = patched_bench(folder, spec, patch)
+        result = bench.start()
+    assert (result.finished, result.exit_code) == (True, 0)
+    return bench
+
+
+def patched_bench(folder: Path, spec: StudySpec, patch: pytest.MonkeyPatch) -> Bench:
+    """A study on a new database in ``folder``, whose runs use the pools they are given; as long as ``patch`` lives."""
+    patch.setattr(run_module, "prepare", prepare_once)
+    url = f"sqlite:///{folder}/study.db"
+    return Bench(url, spec, lambda pool: patch.setattr(run_module, "make_pool", lambda spec: pool))
+
+
 def expected_cells(spec: StudySpec) -> Counter[str]:
     return Counter(cell.key for cell in cells(spec.space, seed=spec.sampler.seed))
 
@@ -248,7 +267,3 @@ def beyond_plan(spec: StudySpec, legs: dict[str, LegRecord]) -> Counter[str]:
         beyond["strict"] += roles[Role.STRICT] - (tried + 1)
         beyond["asd"] += roles[Role.ASD] - tried
     return beyond
-
-
-def database_url(folder: Path) -> str:
-    return f"sqlite:///{folder}/study.db"

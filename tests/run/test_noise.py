@@ -7,25 +7,14 @@ from rich.console import Console
 
 from dashboards.frontier_table import frontier_table
 from sweeper.cli.views import frontier_document
-from sweeper.run import study as run_module
 from sweeper.settings import Settings
-from sweeper.workers.pool import Pool
-from tests.run.bench import Bench, database_url, prepare_once, small
+from tests.run.bench import Bench, measured, small
 
 
 @pytest.fixture(scope="module")
 def noisy(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "prepare", prepare_once)
-
-        def use_pool(pool: Pool) -> None:
-            patch.setattr(run_module, "make_pool", lambda spec: pool)
-
-        spec = small(engine={"extra": {"noise_pct": 30}}, protocol={"drift_limit_pct": 0.001, "max_attempts": 3})
-        bench = Bench(database_url(tmp_path_factory.mktemp("noisy")), spec, use_pool)
-        result = bench.start()
-        assert (result.finished, result.exit_code) == (True, 0)
-        return bench
+    spec = small(engine={"extra": {"noise_pct": 30}}, protocol={"drift_limit_pct": 0.001, "max_attempts": 3})
+    return measured(tmp_path_factory.mktemp("noisy"), spec)
 
 
 def test_every_cell_is_infeasible_with_the_reason(noisy: Bench) -> None:

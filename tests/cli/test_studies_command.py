@@ -27,7 +27,7 @@ def document(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) 
 
 def test_the_list_holds_the_presets_and_makes_no_storage(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     listed = document(capfd, "studies", "list")
-    assert {p["study"]: p["cells"] for p in listed["presets"]} == {"gsm8k-cpu": 6, "quickstart": 10, "qwen3-14b": 49}
+    assert {p["study"]: p["cells"] for p in listed["presets"]} == {"gsm8k-cpu": 6, "quickstart": 8, "qwen3-14b": 49}
     assert listed["stored"] == []
     assert listed["storage"] == "sqlite:///.asd-sweep/asd-sweep.db"
     assert list(tmp_path.iterdir()) == []
@@ -50,7 +50,7 @@ def test_the_list_holds_the_stored_studies(
     if not from_option:
         monkeypatch.setenv("ASD_SWEEP_STORAGE", url)
     [stored] = document(capfd, "studies", "list", *(["--storage", url] if from_option else []))["stored"]
-    assert (stored["study"], stored["state"], stored["cells"]) == ("quickstart", "created", 10)
+    assert (stored["study"], stored["state"], stored["cells"]) == ("quickstart", "created", 8)
 
 
 def test_a_storage_that_is_no_database_is_one_line(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_shown_study_is_a_study_file_with_all_its_defaults(capfd: pytest.Captu
 
 def test_a_shown_study_in_json_has_every_setting_and_its_cells(capfd: pytest.CaptureFixture[str]) -> None:
     shown = document(capfd, "studies", "show", "quickstart")
-    assert (shown["study"], shown["cells"], shown["draft_lengths"]) == ("quickstart", 10, [4, 7])
+    assert (shown["study"], shown["cells"], shown["draft_lengths"]) == ("quickstart", 8, [4, 7])
     assert shown["spec"]["protocol"]["drift_limit_pct"] == 3
     assert shown["plan_digest"] == load_preset("quickstart").plan_digest()
 

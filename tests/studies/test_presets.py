@@ -43,7 +43,7 @@ def test_gsm8k_on_a_cpu_holds_the_selected_configuration_of_the_paper() -> None:
     spec = load_preset("gsm8k-cpu")
     assert contains(spec.space, Cell(7, Controls(8, 0.25, 2)))
     assert (spec.data.source, spec.data.path, spec.data.split) == ("jsonl", None, "train")
-    assert (spec.data.slices.fixed_work, spec.protocol.fixed_work_tokens) == (8, 64)
+    assert (spec.data.slices.fixed_work, spec.protocol.fixed_work_tokens) == (8, 96)
 
 
 def test_qwen3_14b_has_the_sizes_of_the_paper_and_prompts_enough_to_confirm() -> None:

@@ -65,7 +65,6 @@ def test_after_kill_9_rays_processes_die_by_themselves_and_the_next_start_remove
     killed = sweep.process.pid
     assert len(processes_of_session(killed)) > 3
     sweep.kill()
-    assert wait_until_gone(killed) == []
     assert len(folders_of(killed)) == 1
 
     assert sweep.run() == 0, sweep.err
@@ -74,6 +73,7 @@ def test_after_kill_9_rays_processes_die_by_themselves_and_the_next_start_remove
     check_cost(bench, deaths=1)
     assert folders_of(killed) == []
     check_nothing_left(sweep)
+    assert wait_until_gone(killed) == []  # Ray's agents look for their parent about once a minute
 
 
 @pytest.mark.parametrize(

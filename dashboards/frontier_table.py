@@ -12,6 +12,7 @@ from rich.text import Text
 
 from dashboards.wording import NOT_MEASURED, bracketed, controls_text, plus_minus
 
+_SELF_CHECK_POINTS = 5.0
 _LEGEND = (
     "* on the frontier: none is better in gain or accuracy and as good in the other\n"
     "= tied with a cell on it: their intervals overlap in both, more data may decide\n"
@@ -27,9 +28,13 @@ def frontier_table(document: Mapping[str, Any]) -> RenderableType:
     cells: Sequence[Mapping[str, Any]] = document["cells"]
     complete = [cell for cell in cells if cell["state"] == "complete"]
     complete.sort(key=lambda cell: cell["throughput_gain_pct"]["mean"], reverse=True)
-    parts: list[RenderableType] = [Text(_headline(document["study"], cells, complete), style="bold")]
+    planned = document.get("cells_planned", len(cells))
+    parts: list[RenderableType] = [Text(_headline(document["study"], cells, complete, planned), style="bold")]
     if complete:
         parts += [_table(complete), Text(_LEGEND, style="dim")]
+    unchecked = [_self_check(cell) for cell in cells if _is_strict(cell) and not _is_about_zero(cell)]
+    if unchecked:
+        parts.append(Text("Self-check, strict against itself, which must gain about 0:\n" + "\n".join(unchecked)))
     ties = [_tie(cell) for cell in complete if cell["tied_with"]]
     if ties:
         parts.append(Text("Tied with cells on the frontier: " + "; ".join(ties)))
@@ -39,13 +44,38 @@ def frontier_table(document: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def _headline(study: str, cells: Sequence[Mapping[str, Any]], complete: Sequence[Mapping[str, Any]]) -> str:
+def _headline(
+    study: str, cells: Sequence[Mapping[str, Any]], complete: Sequence[Mapping[str, Any]], planned: int
+) -> str:
     if not cells:
         return f"Study {study}: no cell is measured yet."
+    open_cells = f" ({planned - len(cells)} still to be measured)" if planned > len(cells) else ""
     if not complete:
-        return f"Study {study}: none of {len(cells)} cells is complete, so there is no frontier."
+        return f"Study {study}: none of {planned} cells is complete{open_cells}, so there is no frontier."
     members = sum(cell["on_frontier"] for cell in complete)
-    return f"Study {study}: {len(complete)} of {len(cells)} cells complete, {members} on the frontier"
+    return f"Study {study}: {len(complete)} of {planned} cells complete{open_cells}, {members} on the frontier"
+
+
+def _is_strict(cell: Mapping[str, Any]) -> bool:
+    return any(cell["controls"][name] == 0 for name in ("budget", "gate", "block_cap"))
+
+
+def _is_about_zero(cell: Mapping[str, Any]) -> bool:
+    """Whether the cell's interval holds 0 and is narrow enough, at 5 points each way, to say so."""
+    gain = cell["throughput_gain_pct"]
+    if cell["state"] != "complete" or gain["lo"] is None or gain["hi"] is None:
+        return False
+    return bool(gain["lo"] <= 0 <= gain["hi"] and gain["hi"] - gain["lo"] <= 2 * _SELF_CHECK_POINTS)
+
+
+def _self_check(cell: Mapping[str, Any]) -> str:
+    gain = cell["throughput_gain_pct"]
+    where = f"  K={cell['controls']['draft_length']}"
+    if gain["lo"] is None or gain["hi"] is None:
+        return f"{where}: not measured; this machine was too noisy, so trust no gain at this draft length"
+    if gain["lo"] > 0 or gain["hi"] < 0:
+        return f"{where}: {plus_minus(gain)} %, which is not 0: something favours one arm, so trust no gain here"
+    return f"{where}: {plus_minus(gain)} %, too wide to tell; gains at this draft length are as uncertain"
 
 
 def _table(complete: Sequence[Mapping[str, Any]]) -> Table:

@@ -29,7 +29,7 @@ def study_lock(database: Database, study: str) -> Iterator[None]:
         if not free:
             raise StudyLockedError(
                 f"study {study} is being run by {current_holder(path) or 'another process'}; wait for it or stop it, "
-                "follow it with asd-sweep status, or give another --study"
+                "follow it with asd-sweep status, or measure under another name with --as"
             )
         yield
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from storage.database import Database
 from storage.json_text import to_json_text
-from storage.schema import studies
+from storage.schema import legs, studies
 from studies.errors import StorageError, StudyMismatchError, StudyNotFoundError
 from studies.spec import StudySpec
 
@@ -84,11 +84,20 @@ def create_or_check(
                 )
             )
         else:
-            _refuse_another_plan(row, spec, digest, slices)
+            if _has_legs(connection, spec.name):
+                _refuse_another_plan(row, spec, digest, slices)
             connection.execute(
                 update(studies)
                 .where(studies.c.name == spec.name)
-                .values(spec=spec.model_dump_json(), asd_sweep_version=asd_sweep_version, updated_at=now)
+                .values(
+                    spec=spec.model_dump_json(),
+                    plan_digest=digest,
+                    source=to_json_text(source, what="the facts about the prompts' source"),
+                    slices=to_json_text(slices, what="the facts about the slices"),
+                    clock=spec.protocol.clock,
+                    asd_sweep_version=asd_sweep_version,
+                    updated_at=now,
+                )
             )
     return load_study(database, spec.name)
 
@@ -122,8 +131,13 @@ def set_state(database: Database, name: str, state: str) -> None:
         raise StudyNotFoundError(f"{database.path} holds no study {name!r}")
 
 
+def _has_legs(connection: Connection, name: str) -> bool:
+    """Whether anything was measured; until then a study may still take another plan."""
+    return connection.execute(select(legs.c.id).where(legs.c.study == name).limit(1)).first() is not None
+
+
 def _refuse_another_plan(row: Row[Any], spec: StudySpec, digest: str, slices: dict[str, Any]) -> None:
-    way_out = "give another name to --study, or take the setting back"
+    way_out = "give another name with --as, or take the setting back"
     if row.plan_digest != digest:
         differences = list(_differences(json.loads(row.spec), json.loads(spec.model_dump_json())))
         shown = "; ".join(differences[:_SHOWN_DIFFERENCES]) or "a default of another asd-sweep version"
@@ -135,7 +149,7 @@ def _refuse_another_plan(row: Row[Any], spec: StudySpec, digest: str, slices: di
         names = sorted(name for name in {*stored, *given} if stored.get(name) != given.get(name))
         raise StudyMismatchError(
             f"study {spec.name} was started with other prompts: {', '.join(names)} differ; "
-            "give back the data it was started with, or another name to --study"
+            "give back the data it was started with, or another name with --as"
         )
 
 

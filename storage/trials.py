@@ -57,7 +57,7 @@ class TrialBook:
             )
             if [d.name.lower() for d in self._study.directions] != directions:  # load_if_exists ignores the difference
                 raise StorageError(
-                    f"{database.path} has an Optuna study {study} with other objectives; give another name to --study"
+                    f"{database.path} has an Optuna study {study} with other objectives; give another name with --as"
                 )
             if self._study.metric_names is None:
                 self._study.set_metric_names(list(METRIC_NAMES))
@@ -161,7 +161,7 @@ class TrialBook:
         if lost:
             raise StorageError(
                 f"Optuna's record of study {self._name} lacks trial {lost[0]}, which has an outcome; it was deleted "
-                "with another tool: restore the database from a copy, or start under another --study"
+                "with another tool: restore the database from a copy, or start under another name with --as"
             )
         failed = self._fail_half_asked()
         told, duplicates = [], []

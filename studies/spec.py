@@ -183,6 +183,12 @@ class StudySpec(Section):
     sampler: SamplerSpec = Field(default_factory=SamplerSpec)
     workers: WorkersSpec = Field(default_factory=WorkersSpec)
 
+    @model_validator(mode="after")
+    def _local_is_simulated(self) -> "StudySpec":
+        if self.workers.pool == "local" and self.engine.kind != "simulated":
+            raise ValueError("workers.pool local runs only engine.kind simulated, got vllm; use workers.pool ray")
+        return self
+
     def plan_digest(self) -> str:
         """SHA-256 (16 hex digits) of all that decides what is measured; workers and description may change."""
         value = self.model_dump(mode="json", exclude={"workers", "description", "name"})

@@ -3,6 +3,7 @@
 Imports nothing heavy, so that ``asd-sweep --help`` is instant; commands import what they need when they run.
 """
 
+import signal
 import sys
 from importlib import metadata
 from typing import Annotated, NoReturn
@@ -50,6 +51,7 @@ for _module in COMMANDS:
 def main() -> NoReturn:
     """The console entry point: run the process's command line and exit with its code."""
     output.open_closed_streams()
+    signal.signal(signal.SIGTERM, failures.terminate)
     arguments = sys.argv[1:]
     if failures.wants_json(arguments):
         output.claim_stdout()

@@ -4,6 +4,7 @@
     1      an AsdSweepError, or an error nobody foresaw ("internal error")
     2      a UsageError, or a command line that cannot be read
     130    interrupted (Ctrl-C)
+    143    ended by SIGTERM
 
 With --json the failure is also the one document on standard output. ASD_SWEEP_DEBUG=1 adds the traceback.
 """
@@ -13,6 +14,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import typer
@@ -23,6 +25,19 @@ from sweeper.settings import DEBUG, debug_wanted
 
 PROGRAM = "asd-sweep"
 INTERRUPTED = 130
+TERMINATED = 143
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came while nothing listened for it; leaves the program as Ctrl-C does."""
+
+    seen = False
+
+
+def terminate(number: int, frame: FrameType | None) -> None:
+    """Signal handler for SIGTERM: end in order, with one line, as for Ctrl-C."""
+    Terminated.seen = True
+    raise Terminated
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,8 @@ class Failure:
 def describe(error: BaseException) -> Failure:
     """What to say about ``error``, and the exit code."""
     kind, message = type(error).__name__, " ".join(str(error).split())
+    if isinstance(error, KeyboardInterrupt) and Terminated.seen:
+        return Failure("Terminated", "ended by SIGTERM", TERMINATED, "ended by SIGTERM")
     if isinstance(error, KeyboardInterrupt):
         return Failure(kind, "interrupted", INTERRUPTED, "interrupted")
     if isinstance(error, AsdSweepError):

@@ -13,8 +13,10 @@ from studies.spec import StudySpec
 from sweeper.cli.options import JsonOption, StorageOption, examples
 from sweeper.cli.output import emit_json, err, out
 from sweeper.cli.status import say_if_simulated
+from sweeper.cli.studies import check_sampler
 from sweeper.settings import Settings
 
+MAX_STUDY_TEXT = 250
 CPU_TOKENS_PER_SECOND = 120.0
 ACCELERATOR_TOKENS_PER_SECOND = 150.0
 CPU_START_SECONDS = 25.0
@@ -64,6 +66,7 @@ def start(
     settings = Settings.from_environment(storage=storage)
     spec = _adjusted(find_spec(study, settings), name, workers)
     if dry_run:
+        check_sampler(spec)
         _plan(spec, settings, speed, json_wanted)
         return 0
     from sweeper.cli.output import json_only_stdout
@@ -92,6 +95,8 @@ def find_spec(study: str, settings: Settings) -> StudySpec:
     """The study called ``study``: a preset or file, else one the storage holds. Raises SpecError, UsageError."""
     from studies.spec_file import load_study, preset_names
 
+    if len(study) > MAX_STUDY_TEXT:
+        raise UsageError(f"--study takes a name or a path, got a text of {len(study)} characters")
     if study in preset_names() or Path(study).suffix in {".yaml", ".yml"} or Path(study).is_file():
         return load_study(study)
     from storage.database import open_database

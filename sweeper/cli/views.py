@@ -44,4 +44,8 @@ def frontier_document(settings: Settings, study: str) -> dict[str, Any]:
     with open_database(settings.storage_url, create=False, read_only=True) as database:
         reading = read_study(database, study)
     results = [CellResult.from_outcome(outcome) for outcome in reading.outcomes]
-    return {**cells_json(study, frontier(results)), "engine": reading.study.spec.engine.kind}
+    return {
+        **cells_json(study, frontier(results)),
+        "cells_planned": sum(quotas_of(reading.study.spec).values()),
+        "engine": reading.study.spec.engine.kind,
+    }

@@ -45,7 +45,7 @@ def build_workload(
             if length > room:
                 raise DataError(
                     f"prompt {prompt_id} of slice {name} has {length} tokens; with its output and K="
-                    f"{engine.facts.draft_length} only {room} fit engine.max_model_len={spec.max_model_len}; "
+                    f"{engine.facts.draft_length} only {max(0, room)} fit engine.max_model_len={spec.max_model_len}; "
                     "raise it, or lower data.few_shot or the token limits"
                 )
     return Workload(prompts, {p.problem_id: p.answer for problems in slices.values() for p in problems})

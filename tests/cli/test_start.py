@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,21 +19,28 @@ from studies.spec import StudySpec
 from sweeper.run import study as run_module
 from sweeper.workers.messages import WorkerFailed
 from tests.cli.simulated import CommandLine, write_study
-from tests.run.bench import Item, ScriptedPool, failing
+from tests.run.bench import Item, ScriptedPool, failing, new_folder, prepare_once
 
 
 @pytest.fixture
-def asd_sweep(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+def folder() -> Iterator[Path]:
+    with ExitStack() as until:
+        yield new_folder(until)
+
+
+@pytest.fixture
+def asd_sweep(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     for name in ("ASD_SWEEP_STORAGE", "ASD_SWEEP_DATA", "ASD_SWEEP_DEBUG"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ASD_SWEEP_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    return CommandLine(tmp_path, capfd)
+    monkeypatch.setenv("ASD_SWEEP_CACHE", str(folder / "cache"))
+    monkeypatch.setattr(run_module, "prepare", prepare_once)
+    monkeypatch.chdir(folder)
+    return CommandLine(folder, capfd)
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    return write_study(tmp_path)
+def tiny(folder: Path) -> str:
+    return write_study(folder)
 
 
 def test_a_study_ends_with_its_frontier_and_where_it_stands(asd_sweep: CommandLine, tiny: str) -> None:
@@ -167,28 +176,28 @@ def test_a_study_file_that_is_not_there_is_refused(asd_sweep: CommandLine) -> No
     assert "no study file ./none.yaml" in line
 
 
-def test_an_unknown_key_of_a_study_file_names_the_nearest(asd_sweep: CommandLine, tmp_path: Path) -> None:
-    file = write_study(tmp_path, protocol="{triplet: 3}")
+def test_an_unknown_key_of_a_study_file_names_the_nearest(asd_sweep: CommandLine, folder: Path) -> None:
+    file = write_study(folder, protocol="{triplet: 3}")
     code, line = asd_sweep.fails("start", "--study", file)
     assert code == 2
     assert "triplets" in line
 
 
-def test_an_unknown_sampler_names_the_nearest(asd_sweep: CommandLine, tmp_path: Path) -> None:
-    file = write_study(tmp_path, sampler="{name: TPESmapler}")
+def test_an_unknown_sampler_names_the_nearest(asd_sweep: CommandLine, folder: Path) -> None:
+    file = write_study(folder, sampler="{name: TPESmapler}")
     for extra in ((), ("--dry-run",)):
         code, line = asd_sweep.fails("start", "--study", file, *extra)
         assert code == 2
         assert "did you mean TPESampler?" in line
-    assert not (tmp_path / "study.db").exists()
+    assert not (folder / "study.db").exists()
 
 
 JSONL = "{source: jsonl, few_shot: 0, slices: {fixed_work: 3, quality: 4}}"
 
 
 @pytest.mark.parametrize("extra", [(), ("--dry-run", "--json")])
-def test_no_data_names_the_variable_to_set(asd_sweep: CommandLine, tmp_path: Path, extra: tuple[str, ...]) -> None:
-    code, line = asd_sweep.fails("start", "--study", write_study(tmp_path, data=JSONL), *extra)
+def test_no_data_names_the_variable_to_set(asd_sweep: CommandLine, folder: Path, extra: tuple[str, ...]) -> None:
+    code, line = asd_sweep.fails("start", "--study", write_study(folder, data=JSONL), *extra)
     assert code == 2
     assert "ASD_SWEEP_DATA" in line
     assert "train.jsonl" in line
@@ -205,37 +214,37 @@ def test_no_data_names_the_variable_to_set(asd_sweep: CommandLine, tmp_path: Pat
     ],
 )
 def test_data_in_a_wrong_format_is_refused_with_its_line(
-    asd_sweep: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[str], said: str
+    asd_sweep: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch, rows: list[str], said: str
 ) -> None:
-    (tmp_path / "train.jsonl").write_text("".join(row + "\n" for row in rows))
-    monkeypatch.setenv("ASD_SWEEP_DATA", str(tmp_path))
-    code, line = asd_sweep.fails("start", "--study", write_study(tmp_path, data=JSONL))
+    (folder / "train.jsonl").write_text("".join(row + "\n" for row in rows))
+    monkeypatch.setenv("ASD_SWEEP_DATA", str(folder))
+    code, line = asd_sweep.fails("start", "--study", write_study(folder, data=JSONL))
     assert code == 2
     assert "train.jsonl" in line
     assert said in line
-    assert not (tmp_path / "study.db").exists()
+    assert not (folder / "study.db").exists()
 
 
 def test_too_few_prompts_say_how_many_there_are(
-    asd_sweep: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asd_sweep: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [json.dumps({"question": f"What is {n} plus 1?", "answer": f"#### {n + 1}"}) for n in range(12)]
-    (tmp_path / "train.jsonl").write_text("\n".join(rows))
-    monkeypatch.setenv("ASD_SWEEP_DATA", str(tmp_path))
+    (folder / "train.jsonl").write_text("\n".join(rows))
+    monkeypatch.setenv("ASD_SWEEP_DATA", str(folder))
     data = "{source: jsonl, few_shot: 0, slices: {fixed_work: 3, quality: 400}}"
-    code, line = asd_sweep.fails("start", "--study", write_study(tmp_path, data=data))
+    code, line = asd_sweep.fails("start", "--study", write_study(folder, data=data))
     assert code == 2
     assert "wants" in line
     assert "12 distinct problems" in line
 
 
-def test_a_missing_model_says_how_to_get_it(asd_sweep: CommandLine, tmp_path: Path) -> None:
+def test_a_missing_model_says_how_to_get_it(asd_sweep: CommandLine, folder: Path) -> None:
     pytest.importorskip("vllm", reason="vLLM is not installed")
     code, line = asd_sweep.fails("start", "--study", "quickstart", "--json")
     assert code == 2
     assert asd_sweep.document()["error"]["type"] == "ModelNotFoundError"
     assert "make setup" in line
-    assert not (tmp_path / "study.db").exists()
+    assert not (folder / "study.db").exists()
 
 
 def test_the_dspark_preset_is_refused_but_planned(asd_sweep: CommandLine) -> None:
@@ -250,9 +259,9 @@ def test_the_dspark_preset_is_refused_but_planned(asd_sweep: CommandLine) -> Non
 
 
 def test_a_setting_the_engine_does_not_know_pauses_the_study_with_its_sentence(
-    asd_sweep: CommandLine, tmp_path: Path
+    asd_sweep: CommandLine, folder: Path
 ) -> None:
-    file = write_study(tmp_path, engine="{kind: simulated, extra: {nois_pct: 3}}")
+    file = write_study(folder, engine="{kind: simulated, extra: {nois_pct: 3}}")
     code, line = asd_sweep.fails("start", "--study", file)
     assert code == 2
     assert "nois_pct" in line
@@ -262,13 +271,13 @@ def test_a_setting_the_engine_does_not_know_pauses_the_study_with_its_sentence(
     assert "nois_pct" in document["reason"]
 
 
-def test_another_plan_under_the_same_name_is_refused(asd_sweep: CommandLine, tmp_path: Path, tiny: str) -> None:
+def test_another_plan_under_the_same_name_is_refused(asd_sweep: CommandLine, folder: Path, tiny: str) -> None:
     asd_sweep("start", "--study", tiny)
     space = "{budget: [0, 16], gate: [1], block_cap: [2], draft_length: [4, 7]}"
-    code, line = asd_sweep.fails("start", "--study", write_study(tmp_path, space=space), "--json")
+    code, line = asd_sweep.fails("start", "--study", write_study(folder, space=space), "--json")
     assert code == 2
     assert "space.budget was [0.0, 8.0], is [0.0, 16.0] now" in line
-    assert asd_sweep("start", "--study", write_study(tmp_path, space=space), "--as", "wider", "--json") == 0
+    assert asd_sweep("start", "--study", write_study(folder, space=space), "--as", "wider", "--json") == 0
 
 
 def test_a_second_driver_is_told_who_holds_the_study(asd_sweep: CommandLine, tiny: str) -> None:

@@ -121,3 +121,32 @@ def test_wide_values_fit_80_columns_without_being_cut(trials):
 
 def test_a_narrow_terminal_loses_no_number():
     assert all(part in shown(cell(3), width=50).replace("\n", " ") for part in ("+12.3", "-6.3", "1.45"))
+
+
+STRICT = {"budget": 0, "gate": 0, "block_cap": 0, "draft_length": 7}
+
+
+def test_a_self_check_that_holds_says_nothing() -> None:
+    fine = cell(0, controls=STRICT, throughput_gain_pct={"mean": 0.1, "lo": -1.0, "hi": 1.2, "n": 3})
+    assert "Self-check" not in shown(fine, cell(1))
+
+
+@pytest.mark.parametrize(
+    ("gain", "said"),
+    [
+        ({"mean": 4.0, "lo": 2.0, "hi": 6.0, "n": 3}, "which is not 0"),
+        ({"mean": 4.0, "lo": -38.0, "hi": 46.0, "n": 2}, "too wide to tell"),
+        ({"mean": 2.0, "lo": None, "hi": None, "n": 1}, "not measured"),
+    ],
+)
+def test_a_self_check_that_fails_or_is_missing_is_said_above_all_ties(gain: dict[str, Any], said: str) -> None:
+    text = shown(cell(0, controls=STRICT, throughput_gain_pct=gain), cell(1))
+    assert "Self-check, strict against itself" in text
+    assert said in " ".join(text.split())
+
+
+def test_cells_that_are_still_to_come_are_counted() -> None:
+    console = Console(width=80, force_terminal=False)
+    with console.capture() as capture:
+        console.print(frontier_table({"study": "s", "cells": [cell(0)], "cells_planned": 8}))
+    assert "1 of 8 cells complete (7 still to be measured)" in capture.get()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.process import Sweep
-from tests.run.bench import ALL_LEGS, Bench, check_whole, measured, small
-from tests.run.test_resume import check_cost, check_same_as
+from tests.run.bench import ALL_LEGS, Bench, measured, small
+from tests.run.checks import check_cost, check_same_as, check_whole
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ def sweep(tmp_path: Path) -> Sweep:
 
 def bench_of(sweep: Sweep) -> Bench:
     """The study that the processes measured, to be looked at."""
-    return Bench(sweep.url, sweep.spec, lambda pool: None)
+    return Bench(sweep.url, sweep.spec)
 
 
 def test_a_study_that_is_killed_at_its_most_delicate_moments_ends_as_if_nothing_had_happened(

@@ -12,8 +12,8 @@ import pytest
 
 from sweeper.workers.ray_folder import PREFIX
 from tests.end_to_end.process import Sweep, processes_of_session, wait_until_gone
-from tests.run.bench import Bench, check_whole, small
-from tests.run.test_resume import check_cost
+from tests.run.bench import Bench, small
+from tests.run.checks import check_cost, check_whole
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -39,7 +39,7 @@ def check_nothing_left(sweep: Sweep) -> None:
 
 
 def bench_of(sweep: Sweep) -> Bench:
-    return Bench(sweep.url, sweep.spec, lambda pool: None)
+    return Bench(sweep.url, sweep.spec)
 
 
 def pinnings(sweep: Sweep) -> list[dict[str, Any]]:

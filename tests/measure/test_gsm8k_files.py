@@ -97,3 +97,22 @@ def test_an_unreachable_hub_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
     ) as caught:
         read_hub("openai/gsm8k", "train")
     assert "\n" not in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps(ROW) + "\n", encoding="utf-8-sig")
+    assert len(read_gsm8k(file)) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (json.dumps({**ROW, "question": "Half \ud800 a character?"}), "half a character"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_odd_but_readable_lines_are_one_sentence_each(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        read_gsm8k(write(tmp_path / "a.jsonl", line))
+    assert "line 1" in str(caught.value)

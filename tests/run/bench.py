@@ -1,8 +1,10 @@
 """A small study on the simulated engine, run for real (SQLite, Optuna, the driver) and looked at afterwards."""
 
-from collections import Counter, deque
+import os
+import tempfile
+from collections import deque
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,10 +15,8 @@ import pytest
 from storage.database import Database, open_database
 from storage.legs import LegJournal
 from storage.readings import StudyReading, read_study
-from studies.legs import LegOrder, LegRecord, Purpose, Role
-from studies.measurement import triplets
+from studies.legs import LegOrder, LegRecord
 from studies.outcome import StoredOutcome
-from studies.space import cells
 from studies.spec import DataSpec, StudySpec
 from sweeper.run import study as run_module
 from sweeper.run.prepare import Prepared, prepare
@@ -42,6 +42,8 @@ SMALL: dict[str, Any] = {
     },
     "workers": {"pool": "local"},
 }
+
+IN_MEMORY = Path("/dev/shm")
 
 SHARED_LEGS = 6
 """Of a draft length of SMALL: two warm-ups, two canaries, opportunity, strict reference."""
@@ -71,7 +73,9 @@ def _sliced(data_json: str) -> Prepared:
 
 
 def prepare_once(spec: StudySpec, settings: Settings) -> Prepared:
-    """``prepare`` that cuts the slices of one kind of data once a test session."""
+    """``prepare`` that makes and cuts the generator's problems once a test session; files are read each time."""
+    if spec.data.source != "generator":
+        return prepare(spec, settings)
     known = _sliced(spec.data.model_dump_json())
     return Prepared(spec, known.slices, known.source, known.source_digest)
 
@@ -173,20 +177,19 @@ class Heard(Silent):
 
 @dataclass
 class Bench:
-    """Runs a study in a database of its own, and reads what is there.
-
-    use_pool: what the next run is measured with (a LocalPool of one worker if it is never called).
-    """
+    """Runs a study in a database of its own, and reads what is there."""
 
     url: str
     spec: StudySpec
-    use_pool: Callable[[Pool], None]
     heard: Heard = field(default_factory=Heard)
 
     def start(self, pool: Pool | None = None, **changes: Any) -> RunResult:
-        self.use_pool(pool or LocalPool(1))
+        """What ``asd-sweep start`` does, on ``pool`` (a LocalPool of one worker where none is given)."""
         spec = StudySpec.model_validate(self.spec.model_dump() | changes)
-        return run_study(spec, Settings(storage_url=self.url), self.heard)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run_module, "prepare", prepare_once)
+            patch.setattr(run_module, "make_pool", lambda spec: pool or LocalPool(1))
+            return run_study(spec, Settings(storage_url=self.url), self.heard)
 
     def database(self) -> "closing[Database]":
         return closing(open_database(self.url, create=False, read_only=True))
@@ -210,60 +213,23 @@ class Bench:
             return {trial.number: (trial.state.name, trial.values) for trial in trials}
 
 
+def new_folder(until: ExitStack) -> Path:
+    """A folder until ``until`` is closed, in memory where the machine has a place for that.
+
+    Every leg is forced to the disk, which would take more time than all the rest of these tests.
+    """
+    place = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None
+    return Path(until.enter_context(tempfile.TemporaryDirectory(prefix="asd-test-", dir=place)))
+
+
+def new_bench(folder: Path, spec: StudySpec) -> Bench:
+    """A study on a new database in ``folder``."""
+    return Bench(f"sqlite:///{folder}/study.db", spec)
+
+
 def measured(folder: Path, spec: StudySpec) -> Bench:
     """A study that was measured from start to end, by one worker and without trouble."""
-    with pytest.MonkeyPatch.context() as patch:
-        bench = patched_bench(folder, spec, patch)
-        result = bench.start()
+    bench = new_bench(folder, spec)
+    result = bench.start()
     assert (result.finished, result.exit_code) == (True, 0)
     return bench
-
-
-def patched_bench(folder: Path, spec: StudySpec, patch: pytest.MonkeyPatch) -> Bench:
-    """A study on a new database in ``folder``, whose runs use the pools they are given; as long as ``patch`` lives."""
-    patch.setattr(run_module, "prepare", prepare_once)
-    url = f"sqlite:///{folder}/study.db"
-    return Bench(url, spec, lambda pool: patch.setattr(run_module, "make_pool", lambda spec: pool))
-
-
-def expected_cells(spec: StudySpec) -> Counter[str]:
-    return Counter(cell.key for cell in cells(spec.space, seed=spec.sampler.seed))
-
-
-def check_whole(bench: Bench) -> None:
-    """Assert that the study is measured: every cell once, each trial told once with the values that are stored."""
-    reading = bench.reading()
-    assert reading.state == "complete"
-    assert Counter(outcome.cell.key for outcome in reading.outcomes) == expected_cells(bench.spec)
-    by_number = {outcome.trial: outcome for outcome in reading.outcomes}
-    assert sorted(by_number) == list(range(len(reading.outcomes)))
-    told = bench.told()
-    assert told == {n: ("COMPLETE", list(outcome.objectives or ())) for n, outcome in by_number.items()}
-
-
-def counted(outcome: StoredOutcome) -> dict[str, Any]:
-    """The part of a measurement that does not depend on a clock: what any driver must find again."""
-    value = outcome.measurement
-    return {
-        "accuracy": outcome.accuracy_change_pp,
-        "retained": value["retained"],
-        "divergence": value["divergence_quality"],
-        "quality": value["quality"],
-        "opportunity": value["opportunity"],
-    }
-
-
-def beyond_plan(spec: StudySpec, legs: dict[str, LegRecord]) -> Counter[str]:
-    """Timed legs, by role, that the study would have done without had nothing gone wrong.
-
-    n triplets of one engine process take n + 1 strict and n asd legs. A new process must open its bracket with a
-    strict leg, and repeats the asd leg whose triplet the lost process did not complete.
-    """
-    beyond: Counter[str] = Counter()
-    for trial in {leg.order.trial for leg in legs.values()} - {None}:
-        own = [leg for leg in legs.values() if leg.order.trial == trial]
-        tried = len(triplets(own, spec.protocol))
-        roles = Counter(leg.order.role for leg in own if leg.order.purpose is Purpose.FIXED_WORK)
-        beyond["strict"] += roles[Role.STRICT] - (tried + 1)
-        beyond["asd"] += roles[Role.ASD] - tried
-    return beyond

@@ -1,20 +1,18 @@
 """Studies that run in this process, on a database of their own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
-from tests.run.bench import Bench, measured, patched_bench, small
+from tests.run.bench import Bench, measured, new_bench, new_folder, small
 
 
 @pytest.fixture
-def make_bench(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
-    """``small(**changes)`` on a new database; its pool is the one that a test gives to ``start``."""
-
-    def make(**changes: object) -> Bench:
-        return patched_bench(tmp_path_factory.mktemp("study"), small(**changes), monkeypatch)
-
-    return make
+def make_bench() -> Iterator[Callable[..., Bench]]:
+    """``small(**changes)`` on a new database."""
+    with ExitStack() as until:
+        yield lambda **changes: new_bench(new_folder(until), small(**changes))
 
 
 @pytest.fixture
@@ -22,7 +20,14 @@ def bench(make_bench: Callable[..., Bench]) -> Bench:
     return make_bench()
 
 
+@pytest.fixture
+def one_length(make_bench: Callable[..., Bench]) -> Bench:
+    """Two cells of one draft length, strict and relaxed."""
+    return make_bench(space={"draft_length": [7]})
+
+
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def undisturbed() -> Iterator[Bench]:
     """The small study, measured once a session without any trouble."""
-    return measured(tmp_path_factory.mktemp("undisturbed"), small())
+    with ExitStack() as until:
+        yield measured(new_folder(until), small())

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from studies.controls import Cell, Controls
 from studies.legs import Purpose, Role
 from sweeper.workers.local import LocalPool
-from tests.run.bench import ALL_LEGS, Bench, check_whole
+from tests.run.bench import ALL_LEGS, Bench
+from tests.run.checks import check_whole
 
 
 def test_every_cell_is_measured_once_and_told_with_the_values_that_are_stored(undisturbed: Bench) -> None:

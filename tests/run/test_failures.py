@@ -19,16 +19,11 @@ from studies.legs import LegOrder, LegRecord, Purpose, Role
 from studies.shared_legs import UNLIMITED
 from sweeper.workers.local import LocalPool
 from sweeper.workers.messages import FailureKind, LegDone, WorkerEvent, WorkerFailed, WorkerOrder
-from tests.run.bench import SHARED_LEGS, Bench, Item, ScriptedPool, check_whole, counted, failing
+from tests.run.bench import SHARED_LEGS, Bench, Item, ScriptedPool, failing
+from tests.run.checks import check_whole, counted
 
 RELAXED = "K=7,B=8,g=1,M=2"
 STRICT_CELL = "K=7,B=0,g=0,M=0"
-
-
-@pytest.fixture
-def one_length(make_bench: Callable[..., Bench]) -> Bench:
-    """Two cells of one draft length, strict and relaxed."""
-    return make_bench(space={"draft_length": [7]})
 
 
 def relaxed_leg(item: Item) -> bool:
@@ -56,18 +51,17 @@ def shared_leg(purpose: Purpose) -> Callable[[Item], bool]:
     ],
     ids=["asd leg", "warm-up", "canary", "last strict leg", "graded leg", "engine start"],
 )
-@pytest.mark.parametrize("times", [1, 2])
-def test_what_fails_once_or_twice_is_repeated_by_a_new_process(
-    wanted: Callable[[Item], bool], times: int, one_length: Bench, undisturbed: Bench
+def test_what_fails_twice_is_repeated_by_a_new_process_each_time(
+    wanted: Callable[[Item], bool], one_length: Bench, undisturbed: Bench
 ) -> None:
-    result = one_length.start(ScriptedPool(before=failing(wanted, times=times)))
+    result = one_length.start(ScriptedPool(before=failing(wanted, times=2)))
     assert (result.finished, result.exit_code) == (True, 0)
     check_whole(one_length)
     for key, outcome in one_length.outcomes().items():
         assert counted(outcome) == counted(undisturbed.outcomes()[key])
     reading = one_length.reading()
-    assert reading.legs_retried == (0 if wanted is engine_start else times)
-    assert reading.engine_starts == (1 if wanted is engine_start else 1 + times)
+    assert reading.legs_retried == (0 if wanted is engine_start else 2)
+    assert reading.engine_starts == (1 if wanted is engine_start else 1 + 2)
 
 
 def test_a_leg_that_keeps_failing_fails_its_trial_and_the_study_goes_on(one_length: Bench) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from studies.errors import UsageError
 from sweeper.run import proposals
-from tests.run.bench import Bench, DriverDied, ScriptedPool, dying_after, expected_cells
+from tests.run.bench import Bench, DriverDied, ScriptedPool, dying_after
+from tests.run.checks import expected_cells
 
 SAMPLERS = ("TPESampler", "NSGAIISampler", "RandomSampler")
 

@@ -1,6 +1,6 @@
 """A driver that dies loses next to nothing: the same start goes on, and ends with what an undisturbed run finds.
 
-With the small study a draft length takes legs 1 to 6 for what its trials share, and then six for each of its cells:
+In the small study a draft length takes legs 1 to 6 for what its trials share, and then six for each of its cells:
 a bracket of five (strict, asd, strict, asd, strict) and a graded one.
 """
 
@@ -12,21 +12,10 @@ from typing import Any
 import pytest
 
 from storage.trials import TrialBook
-from studies.legs import Purpose
 from sweeper.workers.local import LocalPool
 from sweeper.workers.messages import LegDone, WorkerEvent
-from tests.run.bench import (
-    ALL_LEGS,
-    SHARED_LEGS,
-    TRIAL_LEGS,
-    Bench,
-    DriverDied,
-    ScriptedPool,
-    beyond_plan,
-    check_whole,
-    counted,
-    dying_after,
-)
+from tests.run.bench import ALL_LEGS, SHARED_LEGS, TRIAL_LEGS, Bench, DriverDied, ScriptedPool, dying_after
+from tests.run.checks import check_cost, check_same_as, check_whole
 
 MOMENTS = {
     "before the first leg": 0,
@@ -39,47 +28,22 @@ MOMENTS = {
     "a triplet and asd done": SHARED_LEGS + 4,
     "the bracket done": SHARED_LEGS + 5,
     "a trial done": SHARED_LEGS + TRIAL_LEGS,
-    "a draft length done": ALL_LEGS // 2,
-    "before the last leg": ALL_LEGS - 1,
+    "before the last leg": ALL_LEGS // 2 - 1,
 }
-
-
-def check_same_as(undisturbed: Bench, bench: Bench) -> None:
-    """The same cells with the same counts, whatever happened on the way."""
-    found, expected = bench.outcomes(), undisturbed.outcomes()
-    assert found.keys() == expected.keys()
-    for key, outcome in expected.items():
-        assert counted(found[key]) == counted(outcome), key
-
-
-def check_cost(bench: Bench, *, deaths: int) -> None:
-    """Each death costs at most one repeated asd leg and one opening strict leg, and a new engine's warm-up."""
-    legs = bench.legs()
-    beyond = beyond_plan(bench.spec, legs)
-    assert beyond["strict"] <= deaths
-    assert beyond["asd"] <= deaths
-    others = Counter((leg.order.label, leg.order.trial) for leg in legs.values() if _once(leg.order.purpose))
-    assert set(others.values()) == {1}
-    warmups = sum(leg.order.purpose is Purpose.WARMUP for leg in legs.values())
-    assert len(legs) == ALL_LEGS + sum(beyond.values()) + (warmups - 4)
-
-
-def _once(purpose: Purpose) -> bool:
-    """Whether a leg of this purpose is never decoded again in a study whose engines repeat each other's tokens."""
-    return purpose not in (Purpose.WARMUP, Purpose.FIXED_WORK)
+"""Of a draft length: how many legs are done when the driver dies."""
 
 
 @pytest.mark.parametrize("legs", MOMENTS.values(), ids=MOMENTS.keys())
-def test_the_same_start_goes_on_after_the_driver_died(legs: int, bench: Bench, undisturbed: Bench) -> None:
+def test_the_same_start_goes_on_after_the_driver_died(legs: int, one_length: Bench, undisturbed: Bench) -> None:
     with pytest.raises(DriverDied):
-        bench.start(ScriptedPool(before=dying_after(legs)))
-    interrupted = bench.reading()
+        one_length.start(ScriptedPool(before=dying_after(legs)))
+    interrupted = one_length.reading()
     assert (interrupted.state, interrupted.legs_done) == ("interrupted", legs)
 
-    assert bench.start().exit_code == 0
-    check_whole(bench)
-    check_same_as(undisturbed, bench)
-    check_cost(bench, deaths=1)
+    assert one_length.start().exit_code == 0
+    check_whole(one_length)
+    check_same_as(undisturbed, one_length)
+    check_cost(one_length, deaths=1)
 
 
 def test_a_driver_may_die_again_and_again(bench: Bench, undisturbed: Bench) -> None:
@@ -104,38 +68,38 @@ def test_two_workers_lose_a_leg_each_at_most(bench: Bench, undisturbed: Bench) -
 
 
 def test_a_trial_whose_end_is_stored_but_not_told_is_told_by_the_next_start(
-    bench: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
+    one_length: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(TrialBook, "_tell", _dies)
         with pytest.raises(DriverDied):
-            bench.start()
-    assert [outcome.trial for outcome in bench.reading().outcomes] == [0]
-    assert bench.told()[0] == ("RUNNING", None)
+            one_length.start()
+    assert [outcome.trial for outcome in one_length.reading().outcomes] == [0]
+    assert one_length.told()[0] == ("RUNNING", None)
 
-    bench.start()
-    check_whole(bench)
-    check_same_as(undisturbed, bench)
-    assert len(bench.legs()) == ALL_LEGS + 2  # the second engine's warm-up
+    one_length.start()
+    check_whole(one_length)
+    check_same_as(undisturbed, one_length)
+    assert len(one_length.legs()) == ALL_LEGS // 2 + 2  # the second engine's warm-up
 
 
 def test_a_trial_that_is_measured_but_not_stored_is_stored_by_the_next_start(
-    bench: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
+    one_length: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(TrialBook, "record_and_tell", _dies)
         with pytest.raises(DriverDied):
-            bench.start()
-    assert bench.reading().outcomes == ()
+            one_length.start()
+    assert one_length.reading().outcomes == ()
 
-    bench.start()
-    check_whole(bench)
-    check_same_as(undisturbed, bench)
-    assert len(bench.legs()) == ALL_LEGS + 2
+    one_length.start()
+    check_whole(one_length)
+    check_same_as(undisturbed, one_length)
+    assert len(one_length.legs()) == ALL_LEGS // 2 + 2
 
 
 def test_a_trial_that_was_queued_but_not_begun_is_begun_by_the_next_start(
-    bench: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
+    one_length: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = TrialBook.enqueue
 
@@ -146,12 +110,12 @@ def test_a_trial_that_was_queued_but_not_begun_is_begun_by_the_next_start(
     with monkeypatch.context() as patch:
         patch.setattr(TrialBook, "enqueue", enqueue_and_die)
         with pytest.raises(DriverDied):
-            bench.start()
-    assert bench.told() == {0: ("WAITING", None)}
+            one_length.start()
+    assert one_length.told() == {0: ("WAITING", None)}
 
-    bench.start()
-    check_whole(bench)
-    check_same_as(undisturbed, bench)
+    one_length.start()
+    check_whole(one_length)
+    check_same_as(undisturbed, one_length)
 
 
 def test_an_engine_that_decodes_other_tokens_than_before_decodes_its_own_references(

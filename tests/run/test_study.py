@@ -18,7 +18,8 @@ from sweeper.run.study import check_engine, make_pool, run_study
 from sweeper.settings import Settings
 from sweeper.workers.local import LocalPool
 from sweeper.workers.messages import WorkerFailed, WorkerOrder
-from tests.run.bench import SHARED_LEGS, Bench, Item, ScriptedPool, check_whole, small
+from tests.run.bench import SHARED_LEGS, Bench, Item, ScriptedPool, small
+from tests.run.checks import check_whole
 
 
 def signalling(number: int, *, at_leg: int, times: int = 1, workers: int = 1) -> ScriptedPool:
@@ -110,8 +111,10 @@ def test_two_studies_of_one_database_do_not_touch_each_other(bench: Bench) -> No
 
 
 def test_a_real_engine_in_the_drivers_process_is_refused(tmp_path: Path) -> None:
-    spec = small(engine={"kind": "vllm"})
-    pool = make_pool(spec)
+    with pytest.raises(ValueError, match=r"workers\.pool local runs only engine\.kind simulated"):
+        small(engine={"kind": "vllm"})
+    spec = small(engine={"kind": "vllm"}, workers={"pool": "ray"})
+    pool = make_pool(small())
     with pytest.raises(UsageError, match=r"workers\.pool: local runs only engine\.kind: simulated"):
         pool.start(_worker_order(spec))
 
@@ -129,7 +132,8 @@ def test_a_missing_model_is_found_out_before_a_database_is_made(tmp_path: Path) 
 
 
 def test_a_drafter_that_needs_the_other_runner_is_refused(tmp_path: Path) -> None:
-    spec = small(engine={"kind": "vllm", "drafter": {"method": "dspark", "model": "some/drafter"}})
+    drafter = {"method": "dspark", "model": "some/drafter"}
+    spec = small(engine={"kind": "vllm", "drafter": drafter}, workers={"pool": "ray"})
     with pytest.raises(UsageError, match="V2 model runner"):
         check_engine(spec, Settings(cache_folder=tmp_path))
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from storage.database import Database
+from storage.legs import LegJournal
 from storage.schema import studies
 from storage.studies import (
     COMPLETE,
@@ -19,7 +20,7 @@ from storage.studies import (
 from studies.errors import StorageError, StudyMismatchError, StudyNotFoundError
 from studies.spec import StudySpec
 
-from .making import SPACE, STUDY, spec
+from .making import SPACE, STUDY, leg, spec
 
 SLICES = {"fixed_work": {"size": 8, "digest": "a1"}, "quality": {"size": 64, "digest": "b2"}}
 SOURCE = {"sentence": "64 problems of the built-in generator, level 1"}
@@ -27,6 +28,11 @@ SOURCE = {"sentence": "64 problems of the built-in generator, level 1"}
 
 def begin(database: Database, study: StudySpec, slices: dict[str, Any] = SLICES) -> StoredStudy:
     return create_or_check(database, study, source=SOURCE, slices=slices, asd_sweep_version="0.1.0")
+
+
+def measured(database: Database) -> None:
+    """The study has a leg now, so its plan is fixed."""
+    LegJournal(database, STUDY).record(leg(), leg_key="the first")
 
 
 def test_a_study_is_read_back_as_it_was_written(database: Database):
@@ -66,14 +72,24 @@ def test_workers_and_description_may_change(database: Database):
 )
 def test_another_plan_is_refused_and_the_difference_named(database: Database, changes: dict[str, Any], named: str):
     begin(database, spec())
-    with pytest.raises(StudyMismatchError, match=f"{named}; give another name to --study") as caught:
+    measured(database)
+    with pytest.raises(StudyMismatchError, match=f"{named}; give another name with --as") as caught:
         begin(database, spec(**changes))
     assert caught.value.exit_code == 2
     assert load_study(database, STUDY).spec == spec()
 
 
+def test_a_study_that_measured_nothing_may_take_another_plan(database: Database):
+    begin(database, spec())
+    changed = SLICES | {"quality": {"size": 64, "digest": "c3"}}
+    again = begin(database, spec(protocol={"triplets": 4}), slices=changed)
+    assert again.plan_digest == spec(protocol={"triplets": 4}).plan_digest()
+    assert again.slices == changed
+
+
 def test_many_differences_are_counted(database: Database):
     begin(database, spec())
+    measured(database)
     changes = {"triplets": 4, "max_attempts": 5, "min_triplets": 3, "clock": "cpu", "fixed_work_tokens": 32}
     with pytest.raises(StudyMismatchError, match="; and 1 more; give another"):
         begin(database, spec(protocol=changes))
@@ -81,6 +97,7 @@ def test_many_differences_are_counted(database: Database):
 
 def test_other_prompts_are_refused(database: Database):
     begin(database, spec())
+    measured(database)
     changed = SLICES | {"quality": {"size": 64, "digest": "c3"}}
     with pytest.raises(StudyMismatchError, match="other prompts: quality differ"):
         begin(database, spec(), slices=changed)

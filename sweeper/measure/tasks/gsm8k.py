@@ -26,7 +26,7 @@ def read_gsm8k(path: Path, *, split: str = "train") -> tuple[Problem, ...]:
         raise DataError(f"no problems at {file}; give a .jsonl file, or a folder that holds {split}.jsonl")
     problems: list[Problem] = []
     try:
-        with file.open(encoding="utf-8") as lines:
+        with file.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     problems.append(_problem_of_line(line, where=f"{file}, line {number}"))
@@ -47,6 +47,8 @@ def problem_of_row(row: Mapping[str, Any], *, where: str) -> Problem:
         if not isinstance(value, str) or not value.strip():
             found = "is missing" if key not in row else f"is {value!r:.60}"
             raise DataError(f'{where}: "{key}" {found}; a text is expected')
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise DataError(f'{where}: "{key}" holds half a character (a lone surrogate); correct the text')
         texts.append(value)
     question, worked = texts
     if "####" not in worked:
@@ -62,6 +64,8 @@ def _problem_of_line(line: str, *, where: str) -> Problem:
         row = json.loads(line)
     except json.JSONDecodeError as error:
         raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
+    except RecursionError as error:
+        raise DataError(f"{where}: JSON nested too deeply; an object of two texts is expected") from error
     if not isinstance(row, dict):
         raise DataError(f"{where}: a JSON object is expected, got {type(row).__name__}")
     return problem_of_row(row, where=where)

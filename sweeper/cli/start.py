@@ -13,7 +13,6 @@ from studies.spec import StudySpec
 from sweeper.cli.options import JsonOption, StorageOption, examples
 from sweeper.cli.output import emit_json, err, out
 from sweeper.cli.status import say_if_simulated
-from sweeper.cli.studies import check_sampler
 from sweeper.settings import Settings
 
 MAX_STUDY_TEXT = 250
@@ -66,7 +65,6 @@ def start(
     settings = Settings.from_environment(storage=storage)
     spec = _adjusted(find_spec(study, settings), name, workers)
     if dry_run:
-        check_sampler(spec)
         _plan(spec, settings, speed, json_wanted)
         return 0
     from sweeper.cli.output import json_only_stdout
@@ -125,8 +123,7 @@ def _plan(spec: StudySpec, settings: Settings, speed: float | None, json_wanted:
     from dashboards.plan_table import plan_table
     from studies.estimate import plan
     from sweeper.engine.vllm_environment import runner_problem
-    from sweeper.run.prepare import prepare
-    from sweeper.run.study import check_sampler
+    from sweeper.run.prepare import check_sampler, prepare
 
     check_sampler(spec)
     on_cpu = spec.protocol.clock == "cpu"

@@ -70,20 +70,14 @@ def show_command(study: StudyArgument, json_wanted: JsonOption = False) -> None:
 )
 def validate_command(study: StudyArgument, json_wanted: JsonOption = False) -> None:
     """Check a study without running it: exit code 0 with a summary, or 2 with what is wrong and where."""
+    from sweeper.run.prepare import check_sampler
+
     spec = load_study(study)
     check_sampler(spec)
     if json_wanted:
         emit_json({"valid": True, **_summary(spec)})
         return
     typer.echo(f"{study}: valid; study {spec.name}, {_counts(spec)}")
-
-
-def check_sampler(spec: StudySpec) -> None:
-    """Raises UsageError for a sampler that Optuna does not have or that cannot do two objectives."""
-    if spec.sampler.name != "grid":
-        from storage.samplers import build_sampler  # Optuna takes a while to import
-
-        build_sampler(spec.sampler.name, spec.sampler.seed)
 
 
 def stored_studies(settings: Settings) -> list[dict[str, Any]]:

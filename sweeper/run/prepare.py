@@ -46,3 +46,11 @@ def prepare(spec: StudySpec, settings: Settings) -> Prepared:
     if overlap:
         raise DataError(f"slices must be disjoint, but share {len(overlap)} prompts ({overlap[0]}, ...)")
     return Prepared(spec, slices, loaded.source, loaded.digest)
+
+
+def check_sampler(spec: StudySpec) -> None:
+    """Raises UsageError for a sampler that Optuna lacks, naming the nearest, or that cannot do two objectives."""
+    if spec.sampler.name != "grid":
+        from storage.samplers import build_sampler  # Optuna takes a while to import
+
+        build_sampler(spec.sampler.name, spec.sampler.seed)

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from storage.database import Database, open_database
 from storage.lock import study_lock
-from storage.samplers import build_sampler
 from storage.studies import COMPLETE, RUNNING, create_or_check, paused
 from studies.errors import AsdSweepError, EngineError, UsageError
 from studies.spec import StudySpec
 from sweeper.run.driver import Driver
-from sweeper.run.prepare import Prepared, prepare
+from sweeper.run.prepare import Prepared, check_sampler, prepare
 from sweeper.run.progress import Progress
 from sweeper.run.signals import draining
 from sweeper.run.store import StudyStore
@@ -49,12 +48,6 @@ def run_study(spec: StudySpec, settings: Settings, progress: Progress) -> RunRes
         )
         progress.note(f"prompts: {prepared.source}")
         return _measure(prepared, settings, progress, database)
-
-
-def check_sampler(spec: StudySpec) -> None:
-    """Find out before anything starts whether Optuna has the sampler. Raises UsageError naming the nearest."""
-    if spec.sampler.name != "grid":
-        build_sampler(spec.sampler.name, spec.sampler.seed)
 
 
 def check_engine(spec: StudySpec, settings: Settings) -> None:

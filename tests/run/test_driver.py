@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from studies.controls import Cell, Controls
-from studies.legs import Purpose, Role
+from studies.legs import LegRecord, Purpose, Role
+from sweeper.run.progress import Counts
 from sweeper.workers.local import LocalPool
-from tests.run.bench import ALL_LEGS, Bench
+from tests.run.bench import ALL_LEGS, SHARED_LEGS, TRIAL_LEGS, Bench, Heard
 from tests.run.checks import check_whole
 
 
@@ -111,6 +112,46 @@ def test_target_only_is_decoded_when_the_study_asks_for_it(make_bench: Callable[
     assert measured["fixed_work"]["target_only"]["drafted"] == 0
     assert measured["quality"]["target_only"]["requests"] == 4
     assert measured["tokens_per_second"]["target_only"] < measured["tokens_per_second"]["strict"]
+
+
+def test_progress_is_told_of_every_leg_and_trial_after_it_was_stored(one_length: Bench) -> None:
+    told: list[tuple[str, Counts]] = []
+
+    class Listening(Heard):
+        def leg(self, record: LegRecord, counts: Counts) -> None:
+            assert counts.legs_done == one_length.reading().legs_done
+            told.append(("leg", counts))
+
+        def trial(self, number: int, cell: Cell, measurement: object, reason: str, counts: Counts) -> None:
+            assert one_length.reading().outcomes[-1].trial == number
+            told.append(("trial", counts))
+
+    one_length.heard = Listening()
+    one_length.start()
+    assert [kind for kind, _ in told].count("trial") == 2
+    counts = [found for _, found in told]
+    assert [found.legs_done for kind, found in told if kind == "leg"] == list(
+        range(1, SHARED_LEGS + 2 * TRIAL_LEGS + 1)
+    )
+    assert {found.cells_total for found in counts} == {2}
+    assert [found.cells_done for found in counts] == sorted(found.cells_done for found in counts)
+    assert all(found.eta_seconds is not None and found.eta_seconds >= 0 for found in counts)
+    assert (counts[-1].cells_done, counts[-1].eta_seconds) == (2, 0)
+
+
+def test_what_is_left_gets_less_with_every_leg(one_length: Bench) -> None:
+    """The simulated legs of one purpose take almost the same time, so that the estimate hardly jumps."""
+    left: list[float] = []
+
+    class Listening(Heard):
+        def leg(self, record: LegRecord, counts: Counts) -> None:
+            if record.order.trial is not None:
+                left.append(counts.eta_seconds or 0.0)
+
+    one_length.heard = Listening()
+    one_length.start()
+    assert left == sorted(left, reverse=True)
+    assert len(left) == 2 * TRIAL_LEGS
 
 
 def test_infinite_controls_go_all_the_way(make_bench: Callable[..., Bench]) -> None:

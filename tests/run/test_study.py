@@ -10,16 +10,19 @@ import pytest
 
 from storage.database import open_database
 from storage.lock import study_lock
-from studies.errors import DataError, ModelNotFoundError, StudyLockedError, StudyMismatchError, UsageError
+from studies.errors import DataError, EngineError, ModelNotFoundError, StudyLockedError, StudyMismatchError, UsageError
 from studies.legs import LegOrder
-from studies.spec import StudySpec
+from studies.spec import EngineSpec
 from sweeper.run.prepare import prepare
 from sweeper.run.study import check_engine, make_pool, run_study
 from sweeper.settings import Settings
+from sweeper.workers import body as body_module
 from sweeper.workers.local import LocalPool
 from sweeper.workers.messages import WorkerFailed, WorkerOrder
 from tests.run.bench import SHARED_LEGS, Bench, Item, ScriptedPool, small
 from tests.run.checks import check_whole
+
+ON_VLLM = {"engine": {"kind": "vllm"}, "workers": {"pool": "ray"}}
 
 
 def signalling(number: int, *, at_leg: int, times: int = 1, workers: int = 1) -> ScriptedPool:
@@ -110,25 +113,33 @@ def test_two_studies_of_one_database_do_not_touch_each_other(bench: Bench) -> No
     assert bench.legs() == before
 
 
-def test_a_real_engine_in_the_drivers_process_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"workers\.pool local runs only engine\.kind simulated"):
-        small(engine={"kind": "vllm"})
-    spec = small(engine={"kind": "vllm"}, workers={"pool": "ray"})
-    pool = make_pool(small())
+def test_a_real_engine_in_the_drivers_process_is_refused() -> None:
+    order = WorkerOrder("w0", EngineSpec(kind="vllm"), small().protocol, "per_position", 4, {}, (), "")
     with pytest.raises(UsageError, match=r"workers\.pool: local runs only engine\.kind: simulated"):
-        pool.start(_worker_order(spec))
-
-
-def _worker_order(spec: StudySpec) -> WorkerOrder:
-    return WorkerOrder("w0", spec.engine, spec.protocol, "per_position", 4, {}, (), "")
+        make_pool(small()).start(order)
 
 
 def test_a_missing_model_is_found_out_before_a_database_is_made(tmp_path: Path) -> None:
     pytest.importorskip("vllm", reason="vLLM is not installed")
     settings = Settings(storage_url=f"sqlite:///{tmp_path}/study.db", cache_folder=tmp_path / "empty")
     with pytest.raises(ModelNotFoundError, match="make setup"):
-        run_study(small(engine={"kind": "vllm"}, workers={"pool": "ray"}), settings, None)  # type: ignore[arg-type]  # says nothing before it fails
+        run_study(small(**ON_VLLM), settings, None)  # type: ignore[arg-type]  # says nothing before it fails
     assert not (tmp_path / "study.db").exists()
+
+
+def test_an_environment_without_vllm_is_found_out_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(EngineError, match="vLLM is not installed in this environment; run make setup"):
+        check_engine(small(**ON_VLLM), Settings(cache_folder=tmp_path))
+
+
+def test_foreign_packages_in_the_place_of_ours_are_found_out_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body_module, "package_problems", lambda: ["the package storage comes from elsewhere"])
+    with pytest.raises(EngineError, match="the package storage comes from elsewhere"):
+        bench.start()
+    assert not Path(bench.url.removeprefix("sqlite:///")).exists()
 
 
 def test_a_drafter_that_needs_the_other_runner_is_refused(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def prepare(spec: StudySpec, settings: Settings) -> Prepared:
 
 
 def check_sampler(spec: StudySpec) -> None:
-    """Raises UsageError for a sampler that Optuna lacks, naming the nearest, or that cannot do two objectives."""
+    """Raises UsageError for a sampler Optuna does not have, naming the nearest, or one for a single objective."""
     if spec.sampler.name != "grid":
         from storage.samplers import build_sampler  # Optuna takes a while to import
 

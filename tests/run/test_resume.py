@@ -15,26 +15,28 @@ from storage.trials import TrialBook
 from sweeper.workers.local import LocalPool
 from sweeper.workers.messages import LegDone, WorkerEvent
 from tests.run.bench import ALL_LEGS, SHARED_LEGS, TRIAL_LEGS, Bench, DriverDied, ScriptedPool, dying_after
-from tests.run.checks import check_cost, check_same_as, check_whole
+from tests.run.checks import beyond_plan, check_cost, check_same_as, check_whole
 
 MOMENTS = {
-    "before the first leg": 0,
-    "in warm-up": 1,
-    "in the canaries": 3,
-    "before the first trial": SHARED_LEGS,
-    "strict done": SHARED_LEGS + 1,
-    "strict and asd done": SHARED_LEGS + 2,
-    "a triplet done": SHARED_LEGS + 3,
-    "a triplet and asd done": SHARED_LEGS + 4,
-    "the bracket done": SHARED_LEGS + 5,
-    "a trial done": SHARED_LEGS + TRIAL_LEGS,
-    "before the last leg": ALL_LEGS // 2 - 1,
+    "before the first leg": (0, 0, 0),
+    "in warm-up": (1, 0, 0),
+    "in the canaries": (3, 0, 0),
+    "before the first trial": (SHARED_LEGS, 0, 0),
+    "strict done": (SHARED_LEGS + 1, 1, 0),
+    "strict and asd done": (SHARED_LEGS + 2, 1, 1),
+    "a triplet done": (SHARED_LEGS + 3, 1, 0),
+    "a triplet and asd done": (SHARED_LEGS + 4, 1, 1),
+    "the bracket done": (SHARED_LEGS + 5, 0, 0),
+    "a trial done": (SHARED_LEGS + TRIAL_LEGS, 0, 0),
+    "before the last leg": (ALL_LEGS // 2 - 1, 0, 0),
 }
-"""Of a draft length: how many legs are done when the driver dies."""
+"""How many legs are done when the driver dies, and how many strict and asd legs that costs (``beyond_plan``)."""
 
 
-@pytest.mark.parametrize("legs", MOMENTS.values(), ids=MOMENTS.keys())
-def test_the_same_start_goes_on_after_the_driver_died(legs: int, one_length: Bench, undisturbed: Bench) -> None:
+@pytest.mark.parametrize(("legs", "strict", "asd"), MOMENTS.values(), ids=MOMENTS.keys())
+def test_the_same_start_goes_on_after_the_driver_died(
+    legs: int, strict: int, asd: int, one_length: Bench, undisturbed: Bench
+) -> None:
     with pytest.raises(DriverDied):
         one_length.start(ScriptedPool(before=dying_after(legs)))
     interrupted = one_length.reading()
@@ -44,6 +46,7 @@ def test_the_same_start_goes_on_after_the_driver_died(legs: int, one_length: Ben
     check_whole(one_length)
     check_same_as(undisturbed, one_length)
     check_cost(one_length, deaths=1)
+    assert beyond_plan(one_length.spec, one_length.legs()) == Counter(strict=strict, asd=asd)
 
 
 def test_a_driver_may_die_again_and_again(bench: Bench, undisturbed: Bench) -> None:

@@ -1,6 +1,7 @@
 """A small study on the simulated engine, run for real (SQLite, Optuna, the driver) and looked at afterwards."""
 
 import os
+import sqlite3
 import tempfile
 from collections import deque
 from collections.abc import Callable
@@ -206,11 +207,17 @@ class Bench:
             return LegJournal(database, self.spec.name).legs_by_key()
 
     def told(self) -> dict[int, tuple[str, list[float] | None]]:
-        """What Optuna was told: state and values by trial number."""
-        with self.database() as database:
-            storage = database.optuna_storage()
-            trials = storage.get_all_trials(storage.get_study_id_from_name(self.spec.name))
-            return {trial.number: (trial.state.name, trial.values) for trial in trials}
+        """What Optuna was told: state and values by trial number. Read from its tables: its library takes a while."""
+        query = """
+            SELECT number, state, value FROM trials JOIN studies USING (study_id)
+            LEFT JOIN trial_values USING (trial_id) WHERE study_name = ? ORDER BY number, objective
+        """
+        found: dict[int, tuple[str, list[float] | None]] = {}
+        with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as connection:
+            for number, state, value in connection.execute(query, (self.spec.name,)):
+                _, values = found.get(number, (state, None))
+                found[number] = (state, values if value is None else [*(values or []), value])
+        return found
 
 
 def new_folder(until: ExitStack) -> Path:

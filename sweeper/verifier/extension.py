@@ -6,8 +6,7 @@ and results are plain values, since they may cross a process.
 
 from typing import Any
 
-from sweeper.verifier.patches import MARK, V1_PATCHES, locate
-from sweeper.verifier.runner_v1 import state_of
+from sweeper.verifier.runners import describe, verifier_of
 from sweeper.verifier.settings import RequestControls, VerifierSettings, read_number
 
 
@@ -31,21 +30,15 @@ class AsdWorkerExtension:
         controls = RequestControls(
             read_number(budget, name="budget"), read_number(gate, name="gate"), read_number(block_cap, name="block_cap")
         )
-        state_of(self.model_runner).settings = VerifierSettings(
+        verifier_of(self.model_runner).settings = VerifierSettings(
             default=controls, per_request=per_request, normalised=normalised, protect_stop=protect_stop, trace=trace
         )
         return True
 
     def asd_drain(self) -> dict[str, Any]:
         """Statistics of requests and traced blocks since the last call (VerifierState.drain)."""
-        return state_of(self.model_runner).drain()
+        return verifier_of(self.model_runner).drain()
 
     def asd_facts(self) -> dict[str, Any]:
         """What is installed in this worker, for the record and for refusing what is not supported."""
-        runner = type(self.model_runner)
-        return {
-            "runner": f"{runner.__module__}.{runner.__qualname__}",
-            "installed": all(hasattr(locate(record)[2], MARK) for record in V1_PATCHES),
-            "supported_runner": runner.__module__.startswith("vllm.v1.worker.")
-            and any(base.__module__ == "vllm.v1.worker.gpu_model_runner" for base in runner.__mro__),
-        }
+        return describe(self.model_runner)

@@ -45,9 +45,10 @@ class Ledger:
         self.budget = torch.zeros(capacity, **f64)
         self.gate = torch.zeros(capacity, **f64)
         self.block_cap = torch.zeros(capacity, **f64)
-        # [capacity]: exceptions accepted and blocks verified under ASD
+        # [capacity]: exceptions accepted, blocks verified, target rounds counted on the device
         self.exceptions = torch.zeros(capacity, **i64)
         self.blocks = torch.zeros(capacity, **i64)
+        self.rounds = torch.zeros(capacity, **i64)
         # [capacity, max_draft]: exceptions and their regret in the request's latest block, for clipping at a stop
         self.last_exceptions = torch.zeros(capacity, max_draft, dtype=torch.bool, device=device)
         self.last_regret = torch.zeros(capacity, max_draft, dtype=torch.float32, device=device)
@@ -65,8 +66,8 @@ class Ledger:
             self._free.append(old.slot)
         slot = self._take_slot()
         self._lines[request_id] = _Line(slot, asd=not controls.is_strict)
-        for tensor in (self.spent, self.exceptions, self.blocks, self.last_exceptions, self.last_regret):
-            tensor[slot] = 0
+        for name in ("spent", "exceptions", "blocks", "rounds", "last_exceptions", "last_regret"):
+            getattr(self, name)[slot] = 0
         self.budget[slot] = controls.budget
         self.gate[slot] = controls.gate
         self.block_cap[slot] = controls.block_cap
@@ -76,6 +77,10 @@ class Ledger:
             self.stops = torch.nn.functional.pad(self.stops, (0, len(stops) - self.stops.shape[1]), value=NO_STOP_TOKEN)
         if stops:
             self.stops[slot, : len(stops)] = torch.tensor(stops, dtype=torch.int64, device=self.device)
+
+    def reserve_line(self) -> int:
+        """A line that belongs to no request, is strict and is never reported: for rows that are nobody's."""
+        return self._take_slot()
 
     def _take_slot(self) -> int:
         if self._free:
@@ -91,7 +96,7 @@ class Ledger:
     def _grow(self) -> None:
         """Double the lines; every line was in use by a running request."""
         capacity = self.spent.shape[0]
-        for name in ("spent", "budget", "gate", "block_cap", "exceptions", "blocks"):
+        for name in ("spent", "budget", "gate", "block_cap", "exceptions", "blocks", "rounds"):
             tensor = getattr(self, name)
             setattr(self, name, torch.cat([tensor, torch.zeros_like(tensor)]))
         for name in ("last_exceptions", "last_regret", "stops"):
@@ -118,15 +123,22 @@ class Ledger:
         """One target forward pass gave this request at least one token."""
         self._lines[request_id].rounds += 1
 
-    def charge(self, slots: Tensor, *, spent_after: Tensor, exceptions: Tensor, regret: Tensor) -> None:
-        """Book one verified block a row.
+    def count_rounds(self, slots: Tensor, given: Tensor) -> None:
+        """The same for a batch, without the host: slots [R] int64; given [R] bool, whether a row got a token."""
+        self.rounds.index_add_(0, slots, given.to(torch.int64))
 
-        slots: [R] int64, all different. spent_after: [R] float64. exceptions: [R, K] bool. regret: [R, K] float32.
+    def charge(
+        self, slots: Tensor, *, lengths: Tensor, spent_after: Tensor, exceptions: Tensor, regret: Tensor
+    ) -> None:
+        """Book one verified block a row; a row without a draft is no block.
+
+        slots, lengths: [R] int64, slots all different. spent_after: [R] float64. exceptions: [R, K] bool.
+        regret: [R, K] float32.
         """
         width = exceptions.shape[1]
         self.spent[slots] = spent_after
         self.exceptions[slots] += exceptions.sum(dim=1)
-        self.blocks[slots] += 1
+        self.blocks[slots] += (lengths > 0).to(torch.int64)
         self.last_exceptions[slots] = torch.nn.functional.pad(exceptions, (0, self.max_draft - width))
         charged = torch.where(exceptions, regret, torch.zeros_like(regret))
         self.last_regret[slots] = torch.nn.functional.pad(charged, (0, self.max_draft - width))
@@ -148,11 +160,12 @@ class Ledger:
             return {}
         index = torch.tensor([line.slot for line in chosen.values()], dtype=torch.int64, device=self.device)
         names = ("spent", "budget", "gate", "block_cap", "exceptions", "blocks", "last_exceptions", "last_regret")
+        rounds = self.rounds[index].tolist()
         columns = {name: getattr(self, name)[index].tolist() for name in names}
         report: dict[str, dict[str, Any]] = {}
         for row, (request_id, line) in enumerate(chosen.items()):
             report[request_id] = {name: columns[name][row] for name in names}
-            report[request_id].update(rounds=line.rounds, asd=line.asd, finished=line.finished)
+            report[request_id].update(rounds=line.rounds + rounds[row], asd=line.asd, finished=line.finished)
             if line.finished:
                 del self._lines[request_id]
                 self._free.append(line.slot)

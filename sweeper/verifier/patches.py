@@ -1,4 +1,4 @@
-"""The places in vLLM the adapter wraps, as data: what, why, upstream, and when a record can go.
+"""The places in vLLM the adapters wrap or override, as data: what, why, upstream, and when a record can go.
 
 Installing is all or nothing and can be undone; a place already wrapped by somebody else is refused.
 """
@@ -14,7 +14,7 @@ MARK = "__asd_original__"
 
 @dataclass(frozen=True)
 class PatchRecord:
-    """One wrapped attribute. ``parameters``: names its signature must start with."""
+    """One attribute of vLLM that is wrapped or overridden. ``parameters``: names its signature must start with."""
 
     module: str
     attribute: str
@@ -63,6 +63,74 @@ V1_PATCHES = (
         remove_when="a worker extension is told of finished requests",
     ),
 )
+
+
+V2_PATCHES = (
+    PatchRecord(
+        module="vllm.v1.worker.gpu.model_states.interface",
+        attribute="ModelState.custom_sampler",
+        parameters=("self", "sampler"),
+        why="vLLM's own hook for another sampler: hands it a rejection sampler whose verification is extended",
+        upstream="the hook belongs to the model's class; a plugin cannot register with it",
+        remove_when="vLLM lets a plugin register a rejection sampler",
+    ),
+)
+"""Installed when the plugin is loaded; importing this module of vLLM does not import its V2 runner."""
+
+V2_LATE_PATCHES = (
+    PatchRecord(
+        module="vllm.v1.worker.gpu.model_runner",
+        attribute="GPUModelRunner.finish_requests",
+        parameters=("self", "scheduler_output"),
+        why="ends a request's ledger line when the request ends, not when it is preempted",
+        upstream="no callback for finished requests in the worker",
+        remove_when="a worker extension is told of finished requests",
+    ),
+    PatchRecord(
+        module="vllm.v1.worker.gpu.model_runner",
+        attribute="GPUModelRunner.sample",
+        parameters=("self", "hidden_states", "input_batch"),
+        why="counts a request's target rounds, those without a draft included",
+        upstream="per-request statistics leave rounds without a draft out",
+        remove_when="vLLM reports target rounds by request",
+    ),
+)
+"""Installed when a V2 runner loads a model."""
+
+V2_OVERRIDDEN = (
+    PatchRecord(
+        module="vllm.v1.worker.gpu.spec_decode.rejection_sampler",
+        attribute="RejectionSampler._verify",
+        parameters=(
+            "self",
+            "logits",
+            "draft_logits",
+            "draft_sampled",
+            "pos",
+            "cu_num_logits",
+            "idx_mapping",
+            "idx_mapping_np",
+            "expanded_idx_mapping",
+            "expanded_local_pos",
+            "seq_lens_upper_bound_np",
+            "verify_draft_sampled",
+        ),
+        why="the verification decision itself: called first as it is, then rows where ASD accepts more are rewritten",
+        upstream="rejection_sample_method offers fixed choices only",
+        remove_when="vLLM lets a plugin register a rejection sample method",
+    ),
+    PatchRecord(
+        module="vllm.v1.worker.gpu.sample.sampler",
+        attribute="Sampler.add_request",
+        parameters=("self", "req_idx", "sampling_params"),
+        why="tells which request a slot is given to, and its sampling parameters",
+        upstream="no callback for admitted requests in the worker",
+        remove_when="a worker extension is told of admitted requests",
+    ),
+)
+"""Overridden in a subclass or on one object; vLLM's own functions stay as they are."""
+
+ALL_SEAMS = (*V1_PATCHES, *V2_PATCHES, *V2_LATE_PATCHES, *V2_OVERRIDDEN)
 
 
 def locate(record: PatchRecord) -> tuple[Any, str, Callable[..., Any]]:

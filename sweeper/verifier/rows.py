@@ -1,13 +1,32 @@
 """From vLLM's flat layout of draft tokens to one row a request, and back into its output format.
 
-Knows nothing of requests, ledgers or the rule; arrays and tensors in, arrays and tensors out.
+Knows nothing of requests or ledgers; arrays and tensors in, arrays and tensors out.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from sweeper.verifier.rules import Selection
+
+
+@dataclass(frozen=True)
+class Rows:
+    """R drafted blocks of up to K tokens, one a request; what stands in the padding does not matter.
+
+    lines: [R] int64, ledger lines. draft_ids: [R, K] int64, -1 padded. target_ids: [R, K] int64, the target's argmax.
+    top_logits, draft_logits: [R, K] float32. lengths: [R] int64, tokens drafted, 0..K.
+    """
+
+    lines: Tensor
+    draft_ids: Tensor
+    target_ids: Tensor
+    top_logits: Tensor
+    draft_logits: Tensor
+    lengths: Tensor
 
 
 def padded_layout(num_draft_tokens: list[int], width: int, discarded: Any) -> tuple[Any, Any, Any]:
@@ -26,21 +45,17 @@ def padded_layout(num_draft_tokens: list[int], width: int, discarded: Any) -> tu
 
 def extended_output(
     output: Tensor,  # [R, K + 1]
-    draft_ids: Tensor,  # [R, K]
-    target_ids: Tensor,  # [R, K]
+    rows: Rows,
     bonus_token_ids: Tensor,  # [R, 1]
-    lengths: Tensor,  # [R]
-    *,
-    accepted: Tensor,  # [R]
-    strict_accepted: Tensor,  # [R]
+    chosen: Selection,
 ) -> Tensor:
     """Accepted drafts, then the recovery token of the next row or the bonus token, then -1; only where longer."""
-    width = draft_ids.shape[1]
+    width = rows.draft_ids.shape[1]
     position = torch.arange(width + 1, device=output.device).unsqueeze(0)  # [1, K + 1]
-    end = accepted.unsqueeze(1)  # [R, 1]
-    recovery = target_ids.gather(1, end.clamp(max=width - 1))
-    closing = torch.where(end < lengths.unsqueeze(1), recovery, bonus_token_ids.to(torch.int64))
-    drafts = torch.nn.functional.pad(draft_ids, (0, 1), value=-1)
+    end = chosen.accepted.unsqueeze(1)  # [R, 1]
+    recovery = rows.target_ids.gather(1, end.clamp(max=width - 1))
+    closing = torch.where(end < rows.lengths.unsqueeze(1), recovery, bonus_token_ids.to(torch.int64))
+    drafts = torch.nn.functional.pad(rows.draft_ids, (0, 1), value=-1)
     row = torch.where(position < end, drafts, torch.where(position == end, closing, -1))
-    longer = (accepted > strict_accepted).unsqueeze(1)
+    longer = (chosen.accepted > chosen.strict_accepted).unsqueeze(1)
     return torch.where(longer, row.to(output.dtype), output)

@@ -13,28 +13,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sweeper.verifier.ledger import Ledger
 from sweeper.verifier.patches import V1_PATCHES
 from sweeper.verifier.patches import install as install_patch
 from sweeper.verifier.patches import uninstall as uninstall_patch
-from sweeper.verifier.rows import extended_output, padded_layout
-from sweeper.verifier.rules import gather_rows, select_prefix
-from sweeper.verifier.settings import STRICT_REQUEST, RequestControls, VerifierSettings, controls_of_request
-from sweeper.verifier.trace import TraceBuffer
+from sweeper.verifier.rows import Rows, extended_output, padded_layout
+from sweeper.verifier.rules import gather_rows
+from sweeper.verifier.state import Verifier
 
 STATE_ATTRIBUTE = "asd_state"
 _sampling: contextvars.ContextVar["VerifierState | None"] = contextvars.ContextVar("asd_sampling", default=None)
 
 
-class VerifierState:
-    """What the verifier knows about one model runner: settings, ledger, traces, refused requests."""
+class VerifierState(Verifier):
+    """The verifier of one V1 model runner."""
 
     def __init__(self, runner: Any) -> None:
+        super().__init__(torch.device(runner.device))
         self.runner = runner
-        self.settings = VerifierSettings()
-        self.ledger = Ledger(device=torch.device(runner.device))
-        self.traces = TraceBuffer()
-        self.refused: dict[str, int] = {}
 
     def begin_round(self) -> None:
         """Count a target round for every request that gets a token from it; open ledger lines at first sight."""
@@ -42,37 +37,9 @@ class VerifierState:
         discarded = self.runner.discard_request_mask.np
         for row, request_id in enumerate(batch.req_ids[: batch.num_reqs]):
             if request_id not in self.ledger:
-                self._open(request_id)
+                self.open(request_id, self.runner.requests[request_id].sampling_params)
             if not discarded[row]:
                 self.ledger.count_round(request_id)
-
-    def _open(self, request_id: str) -> None:
-        request = self.runner.requests[request_id]
-        params = request.sampling_params
-        controls, stops = STRICT_REQUEST, frozenset[int]()
-        if params is not None:
-            stops = frozenset(params.all_stop_token_ids)
-            controls = self._controls(params)
-        self.ledger.open(request_id, controls, stop_tokens=stops)
-
-    def _controls(self, params: Any) -> RequestControls:
-        try:
-            controls = controls_of_request(params.extra_args, self.settings)
-        except ValueError:
-            return self._refuse("malformed")
-        if controls.is_strict:
-            return controls
-        if params.temperature != 0:
-            return self._refuse("sampled")
-        return controls
-
-    def _refuse(self, reason: str) -> RequestControls:
-        self.refused[reason] = self.refused.get(reason, 0) + 1
-        return STRICT_REQUEST
-
-    def finish(self, request_ids: Any) -> None:
-        for request_id in request_ids:
-            self.ledger.finish(request_id)
 
     def verify(
         self,
@@ -93,61 +60,25 @@ class VerifierState:
             return output
         lengths_host, take, within = padded_layout(num_draft_tokens, max_spec_len, self.runner.discard_request_mask.np)
         device = target_logits.device
-        slots = torch.tensor(self.ledger.slots(request_ids), dtype=torch.int64).to(device, non_blocking=True)
-        lengths = torch.from_numpy(lengths_host).to(device, non_blocking=True)
         take_t = torch.from_numpy(take).to(device, non_blocking=True)
         within_t = torch.from_numpy(within).to(device, non_blocking=True)
 
         target, top, drafted = gather_rows(target_logits, draft_token_ids)
-        draft_ids = torch.where(within_t, draft_token_ids.to(torch.int64)[take_t], -1)
-        target_ids = target[take_t]
-        ledger = self.ledger
-        spent_before = ledger.spent[slots]
-        protected = None
-        if self.settings.protect_stop:
-            stops = ledger.stops[slots].unsqueeze(1)  # [R, 1, S]
-            protected = (draft_ids.unsqueeze(2) == stops).any(2) | (target_ids.unsqueeze(2) == stops).any(2)
-        chosen = select_prefix(
-            draft_ids=draft_ids,
-            target_ids=target_ids,
+        rows = Rows(
+            lines=torch.tensor(self.ledger.slots(request_ids), dtype=torch.int64).to(device, non_blocking=True),
+            draft_ids=torch.where(within_t, draft_token_ids.to(torch.int64)[take_t], -1),
+            target_ids=target[take_t],
             top_logits=top[take_t],
             draft_logits=drafted[take_t],
-            lengths=lengths,
-            budget=ledger.budget[slots],
-            gate=ledger.gate[slots],
-            block_cap=ledger.block_cap[slots],
-            spent=spent_before,
-            normalised=self.settings.normalised,
-            protected=protected,
+            lengths=torch.from_numpy(lengths_host).to(device, non_blocking=True),
         )
-        ledger.reserve_draft(max_spec_len)
-        ledger.charge(slots, spent_after=chosen.spent_after, exceptions=chosen.exceptions, regret=chosen.regret)
+        spent_before = self.ledger.spent[rows.lines]
+        chosen = self.judge(rows)
         if self.settings.trace:
-            starts = batch.num_tokens_no_spec[: len(request_ids)] - batch.num_prompt_tokens[: len(request_ids)]
-            self.traces.record(
-                request_ids=request_ids,
-                starts=[int(s) for s in starts],
-                lengths=[int(k) for k in lengths_host],
-                draft=draft_ids,
-                target=target_ids,
-                regret=chosen.regret,
-                accepted=chosen.accepted,
-                strict_accepted=chosen.strict_accepted,
-                spent_before=spent_before,
-            )
-        rows = (draft_ids, target_ids, bonus_token_ids, lengths)
-        return extended_output(output, *rows, accepted=chosen.accepted, strict_accepted=chosen.strict_accepted)
-
-    def drain(self) -> dict[str, Any]:
-        """Everything since the last drain as plain values: requests, block traces, refused counts, drops."""
-        report = {
-            "requests": self.ledger.drain(),
-            "blocks": self.traces.drain(),
-            "refused": dict(self.refused),
-            "dropped": {"requests": self.ledger.dropped, "rounds": self.traces.dropped},
-        }
-        self.refused.clear()
-        return report
+            received = batch.num_tokens_no_spec[: len(request_ids)] - batch.num_prompt_tokens[: len(request_ids)]
+            starts = torch.from_numpy(received.astype("int64"))
+            self.trace(request_ids, rows, chosen, starts=starts, spent_before=spent_before)
+        return extended_output(output, rows, bonus_token_ids, chosen)
 
 
 def state_of(runner: Any) -> VerifierState:

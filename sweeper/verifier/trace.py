@@ -16,8 +16,8 @@ MAX_ROUNDS = 200_000
 @dataclass(frozen=True)
 class _Round:
     request_ids: tuple[str, ...]
-    starts: tuple[int, ...]
-    lengths: tuple[int, ...]
+    starts: Tensor  # [R] integer
+    lengths: Tensor  # [R] integer
     draft: Tensor  # [R, K] int64
     target: Tensor  # [R, K] int64
     regret: Tensor  # [R, K] float32
@@ -38,8 +38,8 @@ class TraceBuffer:
         self,
         *,
         request_ids: Sequence[str],
-        starts: Sequence[int],
-        lengths: Sequence[int],
+        starts: Tensor,
+        lengths: Tensor,
         draft: Tensor,
         target: Tensor,
         regret: Tensor,
@@ -51,8 +51,8 @@ class TraceBuffer:
         if len(self._rounds) >= self._max_rounds:
             self.dropped += 1
             return
-        parts = (draft, target, regret, accepted, strict_accepted, spent_before)
-        self._rounds.append(_Round(tuple(request_ids), tuple(starts), tuple(lengths), *parts))
+        parts = (starts, lengths, draft, target, regret, accepted, strict_accepted, spent_before)
+        self._rounds.append(_Round(tuple(request_ids), *parts))
 
     def drain(self) -> list[dict[str, Any]]:
         """All kept blocks as plain values in decoding order; a regret that is not finite becomes None."""
@@ -61,14 +61,14 @@ class TraceBuffer:
             finite = torch.isfinite(item.regret).tolist()
             draft, target, regret = item.draft.tolist(), item.target.tolist(), item.regret.tolist()
             accepted, strict = item.accepted.tolist(), item.strict_accepted.tolist()
-            spent = item.spent_before.tolist()
-            for row, k in enumerate(item.lengths):
+            spent, starts = item.spent_before.tolist(), item.starts.tolist()
+            for row, k in enumerate(item.lengths.tolist()):
                 if k == 0:
                     continue
                 blocks.append(
                     {
                         "request_id": item.request_ids[row],
-                        "start": item.starts[row],
+                        "start": starts[row],
                         "draft": draft[row][:k],
                         "target": target[row][:k],
                         "regret": [v if ok else None for v, ok in zip(regret[row][:k], finite[row], strict=False)],

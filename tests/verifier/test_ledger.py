@@ -16,6 +16,7 @@ def _ledger(capacity: int = 4) -> Ledger:
 def _charge(ledger: Ledger, request_id: str, spent: float, exceptions: list[bool]) -> None:
     ledger.charge(
         torch.tensor(ledger.slots([request_id])),
+        lengths=torch.tensor([len(exceptions)]),
         spent_after=torch.tensor([spent], dtype=torch.float64),
         exceptions=torch.tensor([exceptions]),
         regret=torch.full((1, len(exceptions)), 0.5),

@@ -1,0 +1,49 @@
+"""Which of vLLM's model runners a worker has, and the verifier in it."""
+
+from typing import Any
+
+from sweeper.verifier import runner_v1, runner_v2
+from sweeper.verifier.patches import MARK, V1_PATCHES, V2_LATE_PATCHES, V2_PATCHES, PatchRecord, locate
+from sweeper.verifier.state import Verifier
+
+V1_MODULE = "vllm.v1.worker.gpu_model_runner"
+V2_MODULE = "vllm.v1.worker.gpu.model_runner"
+
+
+def kind_of(runner: Any) -> str:
+    """ "V1", "V2", or "" for a model runner the verifier has no adapter for."""
+    modules = {base.__module__ for base in type(runner).__mro__}
+    return "V1" if V1_MODULE in modules else "V2" if V2_MODULE in modules else ""
+
+
+def verifier_of(runner: Any) -> Verifier:
+    """The verifier of this model runner. Raises RuntimeError when there is none."""
+    kind = kind_of(runner)
+    state: Verifier | None = None
+    if kind == "V1" and _installed(V1_PATCHES):
+        state = runner_v1.state_of(runner)
+    elif kind == "V2":
+        state = runner_v2.state_of(runner)
+    if state is None:
+        raise RuntimeError(f"the verifier is not active in this worker: {describe(runner)}")
+    return state
+
+
+def describe(runner: Any) -> dict[str, Any]:
+    """``runner``: its class; ``kind``: V1, V2 or ""; ``installed``: whether the verifier is active in it."""
+    kind = kind_of(runner)
+    if kind == "V2":
+        installed = _installed((*V2_PATCHES, *V2_LATE_PATCHES)) and runner_v2.state_of(runner) is not None
+    else:
+        installed = kind == "V1" and _installed(V1_PATCHES)
+    made = type(runner)
+    return {
+        "runner": f"{made.__module__}.{made.__qualname__}",
+        "kind": kind,
+        "installed": installed,
+        "supported_runner": kind != "",
+    }
+
+
+def _installed(records: tuple[PatchRecord, ...]) -> bool:
+    return all(hasattr(locate(record)[2], MARK) for record in records)

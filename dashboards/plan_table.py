@@ -1,6 +1,6 @@
 """The plan of a study before it starts, as text for the terminal.
 
-Knows nothing of how it was worked out: it shows ``studies.estimate.Plan.to_json()``.
+Knows nothing of how it was worked out: it shows ``studies.estimate.Plan.to_json()`` and what an engine needs.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,14 @@ _TERMS = "Losses are points of accuracy, excluded one-sided at 95 % with power 8
 
 
 def plan_table(plan: Mapping[str, Any]) -> RenderableType:
-    """Legs by purpose, tokens and engine minutes, then what the prompts at hand can prove."""
-    return Group(_work(plan), Text(_assumption(plan), style="dim"), Text(), _provable(plan), Text(_TERMS, style="dim"))
+    """Legs by purpose, tokens, engine minutes and memory, then what the prompts at hand can prove.
+
+    ``plan["memory"]`` may be absent: a simulated engine needs none.
+    """
+    said = [Text(_assumption(plan), style="dim")]
+    if "memory" in plan:
+        said.append(Text(_memory(plan["memory"]), style="dim"))
+    return Group(_work(plan), *said, Text(), _provable(plan), Text(_TERMS, style="dim"))
 
 
 def _work(plan: Mapping[str, Any]) -> Table:
@@ -36,6 +42,17 @@ def _work(plan: Mapping[str, Any]) -> Table:
 
 def _assumption(plan: Mapping[str, Any]) -> str:
     return f"Engine time assumes {plan['assumption']}, added up over {plan['workers']} worker(s)."
+
+
+def _memory(memory: Mapping[str, Any]) -> str:
+    gib, devices = memory["gib_per_device"], memory["devices"]
+    plural = "" if devices == 1 else "s"
+    if memory["device"] == "cpu":
+        where = f"for {devices} engine{plural} on the CPU"
+    else:
+        where = f"on {devices} accelerator{plural}"
+    amount = "Memory" if gib is None else f"Memory: {gib:g} GiB each"
+    return f"{amount} {where}; {memory['source']}."
 
 
 def _provable(plan: Mapping[str, Any]) -> Table:

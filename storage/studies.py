@@ -22,7 +22,8 @@ CREATED = "created"
 RUNNING = "running"
 COMPLETE = "complete"
 _PAUSED = "paused: "
-_FREE_FIELDS = frozenset({"name", "description", "workers"})  # what StudySpec.plan_digest leaves out
+_FREE_FIELDS = frozenset({"name", "description", "workers", "engine.memory_gib_per_device"})
+"""What StudySpec.plan_digest leaves out."""
 _SHOWN_DIFFERENCES = 4
 
 
@@ -156,7 +157,7 @@ def _refuse_another_plan(row: Row[Any], spec: StudySpec, digest: str, slices: di
 def _differences(stored: dict[str, Any], given: dict[str, Any], prefix: str = "") -> Iterator[str]:
     """Each setting that differs, as ``section.setting was X, is Y now``, in the order of the study file."""
     for name in dict.fromkeys([*stored, *given]):
-        if not prefix and name in _FREE_FIELDS:
+        if f"{prefix}{name}" in _FREE_FIELDS:
             continue
         old, new = stored.get(name), given.get(name)
         if isinstance(old, dict) and isinstance(new, dict):

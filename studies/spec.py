@@ -4,6 +4,7 @@
 ``studies/spec_file.py``; the finite list of cells is ``studies/space.py``.
 """
 
+import difflib
 import hashlib
 import json
 import math
@@ -48,13 +49,20 @@ class Section(BaseModel):
 
 
 class DrafterSpec(Section):
-    """Who proposes draft tokens."""
+    """Who proposes draft tokens (docs/reference/drafters.md)."""
 
     method: str = Field("ngram", description="vLLM's speculative method: ngram, draft_model, eagle3, dspark, ...")
-    model: str | None = Field(None, description="drafter weights (hub id or folder); not for ngram")
+    model: str | None = Field(
+        None, description="drafter weights (hub id or folder), or module.Class of custom_class; not for ngram"
+    )
     revision: str | None = Field(None, description="hub revision (commit) of the drafter")
     prompt_lookup_min: int = Field(2, ge=1, description="ngram: shortest suffix looked up, tokens")
     prompt_lookup_max: int = Field(5, ge=1, description="ngram: longest suffix looked up, tokens")
+    extra: JsonValues = Field(
+        default_factory=dict,
+        exclude_if=lambda value: not value,  # studies stored before this key existed keep their plan digest
+        description="further keys of vLLM's speculative_config, passed as they are",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "DrafterSpec":
@@ -63,9 +71,60 @@ class DrafterSpec(Section):
                 f"prompt_lookup_min ({self.prompt_lookup_min}) must not exceed "
                 f"prompt_lookup_max ({self.prompt_lookup_max})"
             )
-        if self.method != "ngram" and self.model is None:
+        if self.method not in MODEL_OF_METHOD:
+            raise ValueError(_unknown_method(self.method))
+        needed = MODEL_OF_METHOD[self.method]
+        if needed == "weights" and self.model is None:
             raise ValueError(f"method {self.method} needs a drafter model; add drafter.model")
+        if needed == "class" and not _is_class_path(self.model):
+            raise ValueError(f"method {self.method} needs a Python class; write drafter.model as module.Class")
+        if needed == "none" and self.model is not None:
+            raise ValueError(f"method {self.method} drafts without a model; remove drafter.model")
+        if needed == "class" and self.revision is not None:
+            raise ValueError("revision is for hub models, and a class has none; remove it")
+        owned = [key for key in self.extra if key in _KEYS_OF_OUR_OWN]
+        if owned:
+            raise ValueError(f"extra must not set {owned[0]}; {_KEYS_OF_OUR_OWN[owned[0]]}")
         return self
+
+
+MODEL_OF_METHOD: dict[str, Literal["none", "weights", "class", "either"]] = {
+    "ngram": "none",
+    "ngram_gpu": "none",
+    "suffix": "none",
+    "draft_model": "weights",
+    "eagle": "weights",
+    "eagle3": "weights",
+    "medusa": "weights",
+    "dspark": "weights",
+    "dflash": "weights",
+    "mtp": "either",  # without a model the target's own layers draft
+    "custom_class": "class",
+}
+"""The drafter methods a study may name, and what ``drafter.model`` must be for each."""
+
+_KEYS_OF_OUR_OWN = {
+    "method": "it is drafter.method",
+    "model": "it is drafter.model",
+    "revision": "it is drafter.revision",
+    "num_speculative_tokens": "it is space.draft_length",
+    "num_speculative_tokens_per_batch_size": "the draft length of a cell is fixed by space.draft_length",
+    "prompt_lookup_min": "it is drafter.prompt_lookup_min",
+    "prompt_lookup_max": "it is drafter.prompt_lookup_max",
+}
+
+
+def _unknown_method(method: str) -> str:
+    if method.endswith("_mtp"):
+        return f"method {method} is called mtp; write mtp"
+    near = difflib.get_close_matches(method, MODEL_OF_METHOD, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}? known" if near else "known"
+    return f"unknown drafter method {method!r}; {hint}: {', '.join(MODEL_OF_METHOD)}"
+
+
+def _is_class_path(value: str | None) -> bool:
+    parts = (value or "").split(".")
+    return len(parts) > 1 and all(part.isidentifier() for part in parts)
 
 
 class EngineSpec(Section):
@@ -75,6 +134,11 @@ class EngineSpec(Section):
     target: str = Field("embedded", description='hub id, folder, or "embedded" (the 135M model fetched by make setup)')
     revision: str | None = Field(None, description="hub revision (commit) of the target")
     drafter: DrafterSpec = Field(default_factory=DrafterSpec)
+    runner: Literal["auto", "v1", "v2"] = Field(
+        "auto",
+        exclude_if=lambda value: value == "auto",  # studies stored before this key existed keep their plan digest
+        description="vLLM's model runner; auto: the drafter's only one, else V2 on a GPU and V1 on a CPU",
+    )
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
     max_model_len: int = Field(1024, ge=64, description="context, tokens")
     max_num_seqs: int = Field(8, ge=1, description="requests decoded together (concurrency)")
@@ -82,6 +146,9 @@ class EngineSpec(Section):
     kv_cache_gib: float | None = Field(1.0, gt=0, description="KV cache per engine, GiB; null lets vLLM choose")
     tensor_parallel_size: int = Field(1, ge=1)
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
+    memory_gib_per_device: float | None = Field(
+        None, gt=0, description="memory an engine needs on each device, GiB; checked before anything starts"
+    )
     extra: JsonValues = Field(default_factory=dict, description="further vllm.LLM arguments, passed as they are")
 
 
@@ -190,6 +257,9 @@ class StudySpec(Section):
         return self
 
     def plan_digest(self) -> str:
-        """SHA-256 (16 hex digits) of all that decides what is measured; workers and description may change."""
-        value = self.model_dump(mode="json", exclude={"workers", "description", "name"})
+        """SHA-256 (16 hex digits) of all that decides what is measured; workers, description and memory may change."""
+        value = self.model_dump(
+            mode="json",
+            exclude={"workers": True, "description": True, "name": True, "engine": {"memory_gib_per_device"}},
+        )
         return hashlib.sha256(json.dumps(value, sort_keys=True).encode("ascii")).hexdigest()[:16]

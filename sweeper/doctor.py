@@ -3,8 +3,6 @@
 Heavy libraries are tried in another process (doctor_probe). Knows nothing of how findings are printed.
 """
 
-import importlib.metadata
-import importlib.util
 import json
 import os
 import subprocess
@@ -18,6 +16,7 @@ from studies.errors import AsdSweepError, StudyNotFoundError
 from sweeper.installation import package_problems
 from sweeper.machine import available_memory_gib, list_gpus, usable_cores
 from sweeper.settings import DATA, STORAGE, Settings
+from sweeper.verifier.compat import installed_version, version_note, version_problem, version_status
 
 Level = Literal["ok", "warn", "fail"]
 PROBE_TIMEOUT_SECONDS = 300
@@ -45,7 +44,7 @@ def examine(settings: Settings) -> list[Finding]:
     early = [check_python(sys.version_info[:3]), check_packages(), check_cores(), check_memory(available_memory_gib())]
     late = [check_embedded_model(settings), check_storage(settings), check_data(settings.data_folder)]
     answers = finish_probe(probe)
-    return [*early, *engine_findings(answers, gpus, vllm_version()), *late]
+    return [*early, *engine_findings(answers, gpus, installed_version()), *late]
 
 
 def check_python(version: tuple[int, ...]) -> Finding:
@@ -78,20 +77,6 @@ def check_memory(available_gib: float | None) -> Finding:
         needed = f"an engine of the embedded model takes about {MEMORY_FOR_ONE_ENGINE_GIB:.0f} GiB; free some"
         return Finding("memory", "warn", message, needed)
     return Finding("memory", "ok", message)
-
-
-def vllm_version() -> str | None:
-    """vLLM's version without importing it (the CPU package's metadata has another name); None when absent."""
-    spec = importlib.util.find_spec("vllm")
-    if spec is None or spec.origin is None:
-        return None
-    version_file = Path(spec.origin).with_name("_version.py")
-    found = importlib.util.spec_from_file_location("vllm_version_file", version_file)
-    if not version_file.is_file() or found is None or found.loader is None:
-        return None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return str(module.__version__)
 
 
 def start_probe() -> "subprocess.Popen[str]":
@@ -134,6 +119,7 @@ def engine_findings(answers: dict[str, dict[str, Any]], gpus: list[str], version
         _accelerator(torch, gpus),
         _companions(answers["companions"]),
         _vllm(version, seams),
+        *_runners(version, seams, accelerator=bool(torch.get("devices") or gpus)),
         _import_finding("ray", answers["ray"], lambda: str(answers["ray"]["version"])),
     ]
 
@@ -170,10 +156,35 @@ def _vllm(version: str | None, seams: dict[str, Any]) -> Finding:
         return Finding("vllm", "fail", "is not installed", "run make setup")
     if "error" in seams:
         return Finding("vllm", "fail", f"{version} cannot be imported: {seams['error']}", "run make setup")
-    if seams["problems"]:
-        message, _, advice = str(seams["problems"][0]).partition("; ")
-        return Finding("vllm", "fail", message, advice or "run make setup, which installs the version that fits")
-    return Finding("vllm", "ok", f"{version}, and the places the verifier wraps are as expected")
+    problem = version_problem(version)
+    if problem is not None:
+        message, _, advice = problem.partition("; ")
+        return Finding("vllm", "fail", message, advice)
+    if version_status(version) == "compared":
+        return Finding("vllm", "warn", f"{version}: {version_note(version)}", "expect surprises; 0.32.x is tested")
+    return Finding("vllm", "ok", f"{version}: {version_note(version)}")
+
+
+def _runners(version: str | None, seams: dict[str, Any], *, accelerator: bool) -> list[Finding]:
+    """One finding for each of vLLM's model runners: whether the adapter fits it, and whether it can run here."""
+    if version is None or "error" in seams or version_problem(version) is not None:
+        return []
+    return [_runner(name, seams, needed=name == "V1" or accelerator) for name in seams["problems"]]
+
+
+def _runner(name: str, seams: dict[str, Any], *, needed: bool) -> Finding:
+    check, problems, places = f"{name} runner", seams["problems"][name], seams["places"][name]
+    if problems:
+        message = f"{len(problems)} of the {places} places the verifier needs do not fit: {'; '.join(problems)}"
+        advice = "install vLLM 0.32.x (make setup does), or remove the plugin that replaced them"
+        return Finding(check, "fail" if needed else "warn", message, advice)
+    message = f"all {places} places the verifier needs are as expected"
+    obstacle = seams["v2_obstacle"] if name == "V2" else None
+    if obstacle is None:
+        return Finding(check, "ok", message)
+    if needed:
+        return Finding(check, "fail", f"{message}, but {obstacle}", "install the triton that this torch names")
+    return Finding(check, "ok", f"{message}; cannot run on this machine: {obstacle} (dspark and dflash need a GPU)")
 
 
 def check_embedded_model(settings: Settings) -> Finding:

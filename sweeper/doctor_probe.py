@@ -44,9 +44,13 @@ def _ray() -> dict[str, Any]:
 
 
 def _seams() -> dict[str, Any]:
-    from sweeper.verifier.compat import check_seams
+    from sweeper.verifier.compat import SEAMS, runner_problems, v2_obstacle
 
-    return {"problems": check_seams()}
+    return {
+        "places": {runner: len(records) for runner, records in SEAMS.items()},
+        "problems": {runner: runner_problems(runner) for runner in SEAMS},
+        "v2_obstacle": v2_obstacle(),
+    }
 
 
 QUESTIONS: dict[str, Callable[[], dict[str, Any]]] = {

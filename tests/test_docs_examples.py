@@ -16,12 +16,13 @@ from studies.statistics import Interval, gain_interval
 from sweeper.cli import failures
 from sweeper.cli.app import app
 from sweeper.engine.accounting import request_counts
-from sweeper.engine.vllm_environment import V2_ONLY_METHODS, runner_problem
+from sweeper.engine.drafters import METHODS
+from sweeper.engine.vllm_environment import runner_problem
 from sweeper.verifier import settings as verifier_settings
-from sweeper.verifier.compat import SUPPORTED_VERSIONS, version_problem
+from sweeper.verifier.compat import SUPPORTED_VERSIONS
 from sweeper.verifier.extension import AsdWorkerExtension
 from sweeper.verifier.ledger import Ledger
-from sweeper.verifier.patches import V1_PATCHES
+from sweeper.verifier.patches import ALL_SEAMS
 from sweeper.verifier.rules import Selection, select_prefix
 from sweeper.verifier.settings import RequestControls, VerifierSettings, controls_of_request
 from tests.markdown import ROOT, blocks, codes, flat, page, section, tables
@@ -159,19 +160,21 @@ def test_the_shares_of_the_slices_are_real(name: str) -> None:
 
 
 def test_the_wrapped_functions_are_those_of_the_records() -> None:
-    [table] = tables(section(page(VERIFIER), "Which vLLM"))
-    assert [codes(row[0])[0] for row in table] == [record.target for record in V1_PATCHES]
+    table = tables(section(page(VERIFIER), "Which vLLM"))[-1]
+    assert [codes(row[0])[0] for row in table] == [record.target for record in ALL_SEAMS]
 
 
-def test_the_version_and_the_refused_drafters_are_as_said() -> None:
+def test_the_version_and_the_runners_are_as_said() -> None:
     text = section(page(VERIFIER), "Which vLLM")
     assert SUPPORTED_VERSIONS == ("0.32.",)
     assert "vLLM 0.32.x" in text
-    assert version_problem("0.33.0") is not None
-    assert all(f"`{method}`" in text for method in V2_ONLY_METHODS)
-    for method in V2_ONLY_METHODS:
+    runners, _ = tables(text)
+    only = {kind: {name for name, row in METHODS.items() if row.runners == (kind,)} for kind in ("v1", "v2")}
+    assert set(codes(runners[0][1])) == only["v1"] - {"custom_class"}
+    assert set(codes(runners[1][1])) == only["v2"] - {"ngram_gpu"}
+    for method in only["v2"] - {"ngram_gpu"}:
         spec = EngineSpec.model_validate({"drafter": {"method": method, "model": "a/b"}})
-        assert runner_problem(spec) is not None
+        assert runner_problem(spec, triton=False) is not None
 
 
 def test_the_calls_and_their_arguments_are_the_extensions() -> None:

@@ -18,6 +18,7 @@ ALLOWED_IN_WORDS = {
     "space.gate": "list of numbers of at least 0, or `inf`; at least one",
     "space.block_cap": "list of whole numbers of at least 0, or `inf`; at least one",
     "engine.extra": "keys and values that JSON can hold",
+    "engine.drafter.extra": "keys and values that JSON can hold",
 }
 KINDS = {
     "string": "text",

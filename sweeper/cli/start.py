@@ -4,7 +4,7 @@ Knows nothing of how legs are measured; it shows progress and the frontier at th
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -122,8 +122,9 @@ def _adjusted(spec: StudySpec, name: str | None, workers: int | None) -> StudySp
 def _plan(spec: StudySpec, settings: Settings, speed: float | None, json_wanted: bool) -> None:
     from dashboards.plan_table import plan_table
     from studies.estimate import plan
-    from sweeper.engine.vllm_environment import runner_problem
+    from sweeper.cli.views import memory_document
     from sweeper.run.prepare import check_sampler, prepare
+    from sweeper.run.study import engine_obstacles
 
     check_sampler(spec)
     on_cpu = spec.protocol.clock == "cpu"
@@ -132,16 +133,16 @@ def _plan(spec: StudySpec, settings: Settings, speed: float | None, json_wanted:
         notes.append(f"prompts were not looked at: they come from the hub ({spec.data.dataset}) at the start")
     else:
         notes.append(f"prompts: {prepare(spec, settings).source}")
-    problem = runner_problem(spec.engine) if spec.engine.kind == "vllm" else None
-    if problem is not None:
-        notes.append(problem)
+    notes += [f"cannot start here: {error}" for error in engine_obstacles(spec, settings)]
     count = 1 if spec.workers.count == "auto" else spec.workers.count
-    document = plan(
+    document: dict[str, Any] = plan(
         spec,
         workers=count,
         tokens_per_second=speed or (CPU_TOKENS_PER_SECOND if on_cpu else ACCELERATOR_TOKENS_PER_SECOND),
         engine_start_seconds=CPU_START_SECONDS if on_cpu else ACCELERATOR_START_SECONDS,
     ).to_json()
+    if spec.engine.kind == "vllm":
+        document["memory"] = memory_document(settings, spec)
     if json_wanted:
         emit_json({"study": spec.name, **document, "notes": notes})
         return

@@ -1,4 +1,7 @@
-"""The documents behind ``status``, ``frontier`` and the end of ``start``; read-only, also while a driver writes."""
+"""The documents behind ``status``, ``frontier``, the plan and the end of ``start``.
+
+Read-only, also while a driver writes.
+"""
 
 from typing import Any
 
@@ -7,6 +10,8 @@ from storage.readings import read_study
 from studies.cell_result import CellResult
 from studies.frontier import cells_json, frontier
 from studies.planner import quotas_of
+from studies.spec import StudySpec
+from sweeper.engine.memory import memory_need, memory_problem, this_machine
 from sweeper.settings import Settings
 
 
@@ -48,4 +53,17 @@ def frontier_document(settings: Settings, study: str) -> dict[str, Any]:
         **cells_json(study, frontier(results)),
         "cells_planned": sum(quotas_of(reading.study.spec).values()),
         "engine": reading.study.spec.engine.kind,
+    }
+
+
+def memory_document(settings: Settings, spec: StudySpec) -> dict[str, Any]:
+    """What the plan says about memory: the need of the study's engines, and why they do not fit here, if so."""
+    machine = this_machine()
+    need = memory_need(spec, machine, cache=settings.cache_folder)
+    return {
+        "device": need.device,
+        "devices": need.devices,
+        "gib_per_device": need.gib_per_device,
+        "source": need.how,
+        "problem": memory_problem(spec.name, need, machine),
     }

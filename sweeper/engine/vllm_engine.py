@@ -16,6 +16,7 @@ from studies.legs import BlockTrace, Role
 from studies.spec import EngineSpec
 from sweeper.engine.accounting import request_counts
 from sweeper.engine.base import Decoded, DecodedRequest, DecodeOptions, EngineFacts
+from sweeper.engine.drafters import METHODS, pair_problem, requirement_problem, speculative_config
 from sweeper.engine.models import ResolvedModel
 from sweeper.engine.vllm_environment import explain_start_failure, prepare, runner_problem
 
@@ -46,6 +47,9 @@ class VllmEngine:
         if problem is not None:
             raise EngineError(problem)
         prepare(spec, cores=cores)
+        problem = _drafter_problem(spec, draft_length=draft_length, target=target, drafter=drafter)
+        if problem is not None:
+            raise EngineError(problem)
         self._spec = spec
         self._normalised = gate_unit == "normalised"
         self._token_cache: dict[str, list[int]] = {}
@@ -56,17 +60,11 @@ class VllmEngine:
             message = explain_start_failure(error)
             kind = EngineOutOfMemoryError if message.startswith("out of memory") else EngineError
             raise kind(f"the engine for {spec.target} (K={draft_length}) did not start: {message}") from error
-        worker = self._rpc("asd_facts")
-        if not (worker["installed"] and worker["supported_runner"]):
-            raise EngineError(
-                f"the verifier is not active in vLLM's worker (runner {worker['runner']}, installed: "
-                f"{worker['installed']}); is the project installed in this environment (entry point "
-                "vllm.general_plugins)? run asd-sweep doctor"
-            )
+        worker = _checked(self._llm.collective_rpc("asd_facts"))
         self._facts = EngineFacts(
             kind="vllm",
             model=spec.target,
-            drafter=spec.drafter.method if drafter is None else f"{spec.drafter.method}:{spec.drafter.model}",
+            drafter=":".join(part for part in (spec.drafter.method, spec.drafter.model) if part),
             draft_length=draft_length,
             engine_id=uuid.uuid4().hex[:12],
             details={
@@ -165,10 +163,16 @@ class VllmEngine:
             protect_stop=options.protect_stop,
             trace=options.trace,
         )
-        # vLLM's own table of draft lengths by batch size: 0 drafts nothing, None is the configured length
         scheduler = self._llm.llm_engine.engine_core.engine_core.scheduler
-        no_drafts = [0] * (self._spec.max_num_seqs + 1)
-        scheduler.dynamic_sd_lookup = no_drafts if options.role is Role.TARGET_ONLY else None
+        scheduler.dynamic_sd_lookup = None
+        vars(scheduler).pop("update_draft_token_ids", None)
+        if options.role is Role.TARGET_ONLY:
+            if METHODS[self._spec.drafter.method].idles:
+                # vLLM's own table of draft lengths by batch size: 0 drafts nothing, None is the configured length
+                scheduler.dynamic_sd_lookup = [0] * (self._spec.max_num_seqs + 1)
+            else:
+                # such a drafter asserts its configured length, or is not told another: its drafts are not taken up
+                scheduler.update_draft_token_ids = _no_drafts
 
     def _rpc(self, method: str, **kwargs: Any) -> Any:
         """Call a worker method on every rank; all ranks hold the same, rank 0 is read."""
@@ -204,17 +208,43 @@ class VllmEngine:
         )
 
 
+def _no_drafts(drafts: Any) -> None:
+    """In place of vLLM's scheduler taking drafts up for the next round."""
+
+
+def _checked(workers: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the first worker says of itself, when the verifier is active in all of them. Raises EngineError."""
+    for worker in workers:
+        if not worker["installed"]:
+            why = worker["reason"] or "is the project installed in this environment (entry point vllm.general_plugins)?"
+            raise EngineError(
+                f"the verifier is not active in vLLM's worker (runner {worker['runner']}): {why}; run asd-sweep doctor"
+            )
+        if worker["refused"]:
+            raise EngineError("this engine cannot be measured: " + "; ".join(worker["refused"]))
+    return workers[0]
+
+
+def _drafter_problem(
+    spec: EngineSpec, *, draft_length: int, target: ResolvedModel, drafter: ResolvedModel | None
+) -> str | None:
+    """Why no engine can be built with this drafter here, in one sentence, or None."""
+    import vllm
+
+    folder = None if drafter is None else drafter.path
+    return requirement_problem(spec.drafter, vllm_version=vllm.__version__) or pair_problem(
+        spec.drafter, draft_length=draft_length, target=target.path, model=folder
+    )
+
+
 def _start(
     spec: EngineSpec, *, draft_length: int, target: ResolvedModel, drafter: ResolvedModel | None, seed: int
 ) -> Any:
     from vllm import LLM
 
-    speculative: dict[str, Any] = {"method": spec.drafter.method, "num_speculative_tokens": draft_length}
-    if spec.drafter.method == "ngram":
-        speculative["prompt_lookup_min"] = spec.drafter.prompt_lookup_min
-        speculative["prompt_lookup_max"] = spec.drafter.prompt_lookup_max
-    elif drafter is not None:
-        speculative["model"] = str(drafter.path)
+    speculative = speculative_config(
+        spec.drafter, draft_length=draft_length, model=None if drafter is None else drafter.path
+    )
     arguments: dict[str, Any] = {
         "model": str(target.path),
         "dtype": spec.dtype,

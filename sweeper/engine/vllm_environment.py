@@ -4,31 +4,55 @@ import os
 from collections.abc import MutableMapping
 
 from studies.spec import EngineSpec
+from sweeper.engine.drafters import METHODS, Runner, requirement_problem
+from sweeper.machine import list_gpus
 from sweeper.verifier.settings import WANTED_VARIABLE
 
-V2_ONLY_METHODS = ("dspark", "dflash")
+INTERPRETER_VARIABLE = "TRITON_INTERPRET"
+"""Triton's own variable for running kernels without a GPU, very slowly: how V2 is tested on a CPU."""
 
 
-def runner_problem(spec: EngineSpec) -> str | None:
-    """Why this version cannot measure with this drafter, in one sentence, or None."""
-    if spec.drafter.method in V2_ONLY_METHODS:
+def has_triton() -> bool:
+    """Whether Triton's kernels, and so vLLM's V2 model runner, can run here: on a GPU, or interpreted."""
+    return bool(list_gpus()) or os.environ.get(INTERPRETER_VARIABLE) == "1"
+
+
+def chosen_runner(spec: EngineSpec, *, triton: bool) -> Runner:
+    """vLLM's model runner for this engine: the one asked for, the drafter's only one, or vLLM's choice for the device.
+
+    triton: whether Triton's kernels can run (``has_triton``); without them vLLM decodes with its V1 runner.
+    """
+    possible = METHODS[spec.drafter.method].runners
+    if spec.runner != "auto":
+        return spec.runner
+    if len(possible) == 1:
+        return possible[0]
+    return "v2" if triton else "v1"
+
+
+def runner_problem(spec: EngineSpec, *, triton: bool | None = None) -> str | None:
+    """Why the engine's model runner cannot be had here or cannot draft with the method, in one sentence, or None."""
+    able = has_triton() if triton is None else triton
+    runner = chosen_runner(spec, triton=able)
+    if runner == "v2" and not able:
         return (
-            f"drafter method {spec.drafter.method} runs only in vLLM's V2 model runner, which this version's verifier "
-            "does not support yet; the study can be validated and planned (--dry-run), not started"
+            f"drafter method {spec.drafter.method} under vLLM's V2 model runner needs Triton and so a GPU, and this "
+            "machine has none; the study can be validated and planned (--dry-run), not started here"
         )
-    return None
+    return requirement_problem(spec.drafter, runner=runner)
 
 
 def variables(spec: EngineSpec, *, cores: int) -> dict[str, str]:
     """Environment of an engine process.
 
-    In-process engine core (its CPU-seconds are this process's), V1 runner, no network look-ups when a model is
-    local, and threads = cores: the n-gram drafter's numba would otherwise reset torch's thread count.
+    In-process engine core (its CPU-seconds are this process's), one model runner whatever vLLM would choose, no
+    network look-ups when a model is local, and threads = cores: the n-gram drafter's numba would otherwise reset
+    torch's thread count.
     """
     return {
         WANTED_VARIABLE: "on",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_USE_V2_MODEL_RUNNER": "0",
+        "VLLM_USE_V2_MODEL_RUNNER": "1" if chosen_runner(spec, triton=has_triton()) == "v2" else "0",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
         "VLLM_CPU_KVCACHE_SPACE": str(max(1, round(spec.kv_cache_gib or 1))),

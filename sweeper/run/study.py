@@ -1,6 +1,5 @@
 """Run or resume one study from start to end: check what can be checked early, lock, measure, keep the state."""
 
-import importlib.util
 from dataclasses import dataclass
 
 from storage.database import Database, open_database
@@ -51,24 +50,45 @@ def run_study(spec: StudySpec, settings: Settings, progress: Progress) -> RunRes
 
 
 def check_engine(spec: StudySpec, settings: Settings) -> None:
-    """Find out before a worker starts whether its engine can be built: drafter, vLLM, weights.
+    """Find out before a worker starts whether its engine can be built: vLLM, memory, drafter, weights.
 
-    Fetches hub models once for all workers of this host. Raises UsageError, ModelNotFoundError, EngineError.
+    Fetches hub models once for all workers of this host, last. Raises UsageError, ModelNotFoundError, EngineError.
     """
+    for obstacle in engine_obstacles(spec, settings):
+        raise obstacle
     if spec.engine.kind == "simulated":
         return
+    from sweeper.engine.drafters import resolve_drafter
     from sweeper.engine.models import resolve_model
-    from sweeper.engine.vllm_environment import runner_problem
 
-    problem = runner_problem(spec.engine)
-    if problem is not None:
-        raise UsageError(problem)
-    if importlib.util.find_spec("vllm") is None:
-        raise EngineError("vLLM is not installed in this environment; run make setup, then asd-sweep doctor")
     resolve_model(spec.engine.target, cache=settings.cache_folder, revision=spec.engine.revision)
-    drafter = spec.engine.drafter
-    if drafter.model is not None:
-        resolve_model(drafter.model, cache=settings.cache_folder, revision=drafter.revision)
+    resolve_drafter(spec.engine.drafter, cache=settings.cache_folder)
+
+
+def engine_obstacles(spec: StudySpec, settings: Settings) -> list[AsdSweepError]:
+    """Every reason known without fetching anything why this study's engine cannot be built here, gravest first."""
+    if spec.engine.kind == "simulated":
+        return []
+    from sweeper.engine.drafters import requirement_problem
+    from sweeper.engine.memory import memory_need, memory_problem, this_machine
+    from sweeper.engine.vllm_environment import runner_problem
+    from sweeper.verifier.compat import installed_version, version_problem
+
+    found: list[AsdSweepError] = []
+    version = installed_version()
+    if version is None:
+        found.append(EngineError("vLLM is not installed in this environment; run make setup, then asd-sweep doctor"))
+    elif (problem := version_problem(version)) is not None:
+        found.append(EngineError(problem))
+    machine = this_machine()
+    need = memory_need(spec, machine, cache=settings.cache_folder)
+    problems = (
+        requirement_problem(spec.engine.drafter, vllm_version=version),
+        memory_problem(spec.name, need, machine),
+        runner_problem(spec.engine),
+    )
+    told = dict.fromkeys(problem for problem in problems if problem is not None)  # two may find the same
+    return [*found, *map(UsageError, told)]
 
 
 def make_pool(spec: StudySpec) -> Pool:

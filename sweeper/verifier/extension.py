@@ -6,7 +6,7 @@ and results are plain values, since they may cross a process.
 
 from typing import Any
 
-from sweeper.verifier.runners import describe, verifier_of
+from sweeper.verifier.runners import describe, refusals, verifier_of
 from sweeper.verifier.settings import RequestControls, VerifierSettings, read_number
 
 
@@ -26,11 +26,18 @@ class AsdWorkerExtension:
         protect_stop: bool = True,
         trace: bool = False,
     ) -> bool:
-        """Set the engine-wide settings for requests that start from now on. Raises ValueError when malformed."""
+        """Set the engine-wide settings for requests that start from now on.
+
+        Raises ValueError when malformed, RuntimeError where the verifier is not active or this engine is refused.
+        """
         controls = RequestControls(
             read_number(budget, name="budget"), read_number(gate, name="gate"), read_number(block_cap, name="block_cap")
         )
-        verifier_of(self.model_runner).settings = VerifierSettings(
+        verifier = verifier_of(self.model_runner)
+        refused = [] if controls.is_strict and not per_request else refusals(self.model_runner)
+        if refused:
+            raise RuntimeError("only strict controls are taken by this engine: " + "; ".join(refused))
+        verifier.settings = VerifierSettings(
             default=controls, per_request=per_request, normalised=normalised, protect_stop=protect_stop, trace=trace
         )
         return True

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sweeper.verifier.kernel import gather
 from sweeper.verifier.patches import V1_PATCHES
 from sweeper.verifier.patches import install as install_patch
 from sweeper.verifier.patches import uninstall as uninstall_patch
 from sweeper.verifier.rows import Rows, extended_output, padded_layout
-from sweeper.verifier.rules import gather_rows
 from sweeper.verifier.state import Verifier
 
 STATE_ATTRIBUTE = "asd_state"
@@ -63,7 +63,7 @@ class VerifierState(Verifier):
         take_t = torch.from_numpy(take).to(device, non_blocking=True)
         within_t = torch.from_numpy(within).to(device, non_blocking=True)
 
-        target, top, drafted = gather_rows(target_logits, draft_token_ids)
+        target, top, drafted = gather(target_logits, draft_token_ids)
         rows = Rows(
             lines=torch.tensor(self.ledger.slots(request_ids), dtype=torch.int64).to(device, non_blocking=True),
             draft_ids=torch.where(within_t, draft_token_ids.to(torch.int64)[take_t], -1),

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from sweeper.verifier.compat import config_problems
+from sweeper.verifier.kernel import gather
 from sweeper.verifier.patches import V2_LATE_PATCHES, V2_OVERRIDDEN, V2_PATCHES, problem_of
 from sweeper.verifier.patches import install as install_patch
 from sweeper.verifier.patches import uninstall as uninstall_patch
 from sweeper.verifier.rows import Rows, extended_output
-from sweeper.verifier.rules import gather_rows
 from sweeper.verifier.state import Verifier
 
 STATE_ATTRIBUTE = "asd_state"
@@ -70,7 +70,7 @@ class VerifierState(Verifier):
         take = torch.where(within, starts.unsqueeze(1) + offsets, 0)
         following = torch.cat([draft_sampled[1:].to(torch.int64), draft_sampled.new_full((1,), -1, dtype=torch.int64)])
 
-        target, top, drafted = gather_rows(logits, following)
+        target, top, drafted = gather(logits, following)
         rows = Rows(
             lines=self._line_of_slot[slots],
             draft_ids=torch.where(within, following[take], -1),

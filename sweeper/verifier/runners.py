@@ -3,6 +3,7 @@
 from typing import Any
 
 from sweeper.verifier import runner_v1, runner_v2
+from sweeper.verifier.compat import config_problems, version_problem
 from sweeper.verifier.patches import MARK, V1_PATCHES, V2_LATE_PATCHES, V2_PATCHES, PatchRecord, locate
 from sweeper.verifier.state import Verifier
 
@@ -29,8 +30,19 @@ def verifier_of(runner: Any) -> Verifier:
     return state
 
 
+def refusals(runner: Any) -> list[str]:
+    """Settings of this engine under which the rule would not hold (compat.config_problems), one sentence each."""
+    return config_problems(runner.vllm_config)
+
+
 def describe(runner: Any) -> dict[str, Any]:
-    """``runner``: its class; ``kind``: V1, V2 or ""; ``installed``: whether the verifier is active in it."""
+    """``runner``: its class; ``kind``: V1, V2 or ""; ``installed``: is the verifier active in it.
+
+    ``reason``: why vLLM's version is left alone, or None. ``refused``: settings of this engine under which only
+    strict controls are taken.
+    """
+    import vllm
+
     kind = kind_of(runner)
     if kind == "V2":
         installed = _installed((*V2_PATCHES, *V2_LATE_PATCHES)) and runner_v2.state_of(runner) is not None
@@ -41,7 +53,8 @@ def describe(runner: Any) -> dict[str, Any]:
         "runner": f"{made.__module__}.{made.__qualname__}",
         "kind": kind,
         "installed": installed,
-        "supported_runner": kind != "",
+        "reason": version_problem(vllm.__version__),
+        "refused": refusals(runner),
     }
 
 

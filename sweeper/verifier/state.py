@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sweeper.verifier.kernel import select
 from sweeper.verifier.ledger import Ledger
 from sweeper.verifier.rows import Rows
-from sweeper.verifier.rules import Selection, select_prefix
+from sweeper.verifier.rules import Selection
 from sweeper.verifier.settings import STRICT_REQUEST, RequestControls, VerifierSettings, controls_of_request
 from sweeper.verifier.trace import TraceBuffer
 
@@ -61,7 +62,7 @@ class Verifier:
             stops = ledger.stops[rows.lines].unsqueeze(1)  # [R, 1, S]
             drafts, targets = rows.draft_ids.unsqueeze(2), rows.target_ids.unsqueeze(2)
             protected = (drafts == stops).any(2) | (targets == stops).any(2)
-        chosen = select_prefix(
+        chosen = select(
             draft_ids=rows.draft_ids,
             target_ids=rows.target_ids,
             top_logits=rows.top_logits,

@@ -93,20 +93,18 @@ def build_engine(order: WorkerOrder) -> Engine:
         return SimulatedEngine(
             spec, draft_length=order.draft_length, seed=order.seed, answers=answers, gate_unit=order.gate_unit
         )
+    from sweeper.engine.drafters import resolve_drafter
     from sweeper.engine.models import resolve_model
     from sweeper.engine.vllm_engine import VllmEngine
 
     cache = Path(order.model_cache)
-    drafter = spec.drafter
     cores = max(1, len(order.cores))
     try:
         return VllmEngine(
             spec,
             draft_length=order.draft_length,
             target=resolve_model(spec.target, cache=cache, revision=spec.revision),
-            drafter=None
-            if drafter.model is None
-            else resolve_model(drafter.model, cache=cache, revision=drafter.revision),
+            drafter=resolve_drafter(spec.drafter, cache=cache),
             gate_unit=order.gate_unit,
             cores=cores,
             seed=order.seed,

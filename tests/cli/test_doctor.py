@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from sweeper.doctor import (
     check_storage,
     engine_findings,
     finish_probe,
-    vllm_version,
 )
 from sweeper.settings import Settings
 
@@ -27,12 +25,19 @@ HEALTHY: dict[str, dict[str, Any]] = {
     "torch": {"version": "2.13.0+cpu", "cuda": None, "devices": []},
     "companions": {"broken": {}},
     "ray": {"version": "2.60.0"},
-    "seams": {"problems": []},
+    "seams": {"places": {"V1": 3, "V2": 5}, "problems": {"V1": [], "V2": []}, "v2_obstacle": "it needs Triton"},
 }
+GPU = {"torch": {"version": "2.13.0", "cuda": "13.0", "devices": ["Card"]}}
 
 
-def engine(changes: dict[str, dict[str, Any]], *, gpus: tuple[str, ...] = ()) -> dict[str, Finding]:
-    return {f.check: f for f in engine_findings({**HEALTHY, **changes}, list(gpus), "0.32.0")}
+def engine(
+    changes: dict[str, dict[str, Any]], *, gpus: tuple[str, ...] = (), vllm: str = "0.32.0"
+) -> dict[str, Finding]:
+    return {f.check: f for f in engine_findings({**HEALTHY, **changes}, list(gpus), vllm)}
+
+
+def seams(**changes: Any) -> dict[str, dict[str, Any]]:
+    return {"seams": {**HEALTHY["seams"], **changes}}
 
 
 def test_healthy_libraries_give_only_ok() -> None:
@@ -50,12 +55,50 @@ def test_a_library_that_cannot_be_imported_fails_with_its_reason(library: str) -
     assert "make setup" in failed[0].advice
 
 
-def test_a_changed_vllm_is_named_with_what_changed() -> None:
-    problem = "vLLM 0.99.0 is not a version the verifier was tested with (0.32.x); install one of those"
-    finding = engine({"seams": {"problems": [problem]}})["vllm"]
+def test_an_unknown_vllm_fails_and_is_named_with_the_known_ones() -> None:
+    found = engine(seams(problems={"V1": ["a is gone"], "V2": []}), vllm="0.99.0")
+    assert found["vllm"].level == "fail"
+    assert found["vllm"].message.startswith("vLLM 0.99.0")
+    assert "0.32.x" in found["vllm"].advice
+    assert not {"V1 runner", "V2 runner"} & found.keys(), "of an unknown version nothing else is expected"
+
+
+def test_a_vllm_that_was_only_compared_is_a_warning() -> None:
+    finding = engine({}, vllm="0.33.0")["vllm"]
+    assert finding.level == "warn"
+    assert "none was run" in finding.message
+
+
+def test_each_runner_says_how_many_places_are_as_expected_and_whether_v2_can_run() -> None:
+    found = engine({})
+    assert found["V1 runner"].message == "all 3 places the verifier needs are as expected"
+    assert found["V2 runner"].level == "ok"
+    assert "all 5 places" in found["V2 runner"].message
+    assert "cannot run on this machine: it needs Triton" in found["V2 runner"].message
+    on_gpu = engine({**GPU, **seams(v2_obstacle=None)})["V2 runner"]
+    assert (on_gpu.level, on_gpu.message) == ("ok", "all 5 places the verifier needs are as expected")
+
+
+@pytest.mark.parametrize(
+    ("runner", "machine", "level"), [("V1", {}, "fail"), ("V2", {}, "warn"), ("V1", GPU, "fail"), ("V2", GPU, "fail")]
+)
+def test_a_missing_place_is_named_with_its_runner_and_what_to_do(
+    runner: str, machine: dict[str, dict[str, Any]], level: str
+) -> None:
+    problems = {"V1": [], "V2": []} | {runner: ["vllm.a.b was not found in this vLLM (no b)"]}
+    found = engine({**machine, **seams(problems=problems, v2_obstacle=None)})
+    finding = found.pop(f"{runner} runner")
+    assert finding.level == level
+    assert "vllm.a.b was not found" in finding.message
+    assert "install vLLM 0.32.x" in finding.advice
+    assert {f.level for f in found.values()} == {"ok"}
+
+
+def test_a_gpu_machine_on_which_triton_does_not_work_fails() -> None:
+    finding = engine(GPU)["V2 runner"]
     assert finding.level == "fail"
-    assert finding.message.startswith("vLLM 0.99.0")
-    assert finding.advice == "install one of those"
+    assert "it needs Triton" in finding.message
+    assert "triton" in finding.advice
 
 
 def test_a_broken_torchvision_fails_and_is_to_be_removed() -> None:
@@ -71,7 +114,7 @@ def test_a_gpu_that_torch_cannot_see_fails() -> None:
 
 
 def test_a_gpu_that_torch_sees_is_named() -> None:
-    finding = engine({"torch": {"version": "2.13.0", "cuda": "13.0", "devices": ["Card", "Card"]}})["accelerator"]
+    finding = engine({"torch": {**GPU["torch"], "devices": ["Card", "Card"]}})["accelerator"]
     assert (finding.level, finding.message) == ("ok", "2: Card")
 
 
@@ -81,14 +124,6 @@ def test_a_library_that_kills_its_process_is_a_finding_not_a_crash() -> None:
     (finding,) = engine_findings(finish_probe(probe), [], "0.32.0")
     assert finding.level == "fail"
     assert "dying" in finding.message
-
-
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-def test_vllm_s_version_is_read_without_importing_it() -> None:
-    code = "import sys; from sweeper.doctor import vllm_version; v = vllm_version(); print(v, 'torch' in sys.modules)"
-    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.split() == [str(vllm_version()), "False"]
-    assert str(vllm_version()).startswith("0.32.")
 
 
 @pytest.mark.parametrize(("version", "level"), [((3, 10), "fail"), ((3, 11), "ok"), ((3, 13), "ok"), ((3, 14), "fail")])
@@ -144,8 +179,8 @@ def test_the_command_checks_this_installation_and_prints_one_json_document(tmp_p
     document = json.loads(result.stdout)
     levels = {f["check"]: f["level"] for f in document["findings"]}
     assert list(levels) == [
-        *("python", "packages", "cores", "memory", "torch", "accelerator", "torchvision", "vllm", "ray"),
-        *("embedded model", "storage", "data"),
+        *("python", "packages", "cores", "memory", "torch", "accelerator", "torchvision"),
+        *("vllm", "V1 runner", "V2 runner", "ray", "embedded model", "storage", "data"),
     ]
     assert "fail" not in levels.values(), document
     assert result.returncode == 0

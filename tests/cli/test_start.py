@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,15 @@ from storage.database import open_database
 from storage.lock import study_lock
 from studies.legs import LegOrder
 from studies.spec import StudySpec
+from studies.spec_file import load_preset, preset_names
 from sweeper.run import study as run_module
+from sweeper.settings import Settings
 from sweeper.workers.messages import WorkerFailed
 from tests.cli.simulated import CommandLine, write_study
+from tests.engine.gpus import machine_with
 from tests.run.bench import Item, ScriptedPool, failing, new_folder, prepare_once
+
+needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
 
 @pytest.fixture
@@ -247,15 +253,106 @@ def test_a_missing_model_says_how_to_get_it(asd_sweep: CommandLine, folder: Path
     assert not (folder / "study.db").exists()
 
 
-def test_the_dspark_preset_is_refused_but_planned(asd_sweep: CommandLine) -> None:
-    code, line = asd_sweep.fails("start", "--study", "qwen3-14b")
+ACCELERATED = [name for name in preset_names() if load_preset(name).protocol.clock == "wall"]
+
+
+def nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("a model was looked for")
+
+    monkeypatch.setattr("sweeper.engine.models.resolve_model", fetch)
+
+
+@needs_vllm
+@pytest.mark.parametrize("preset", ACCELERATED)
+def test_a_preset_is_refused_before_anything_is_fetched_where_there_is_no_gpu_but_planned(
+    asd_sweep: CommandLine, preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_with(folder=asd_sweep.folder, monkeypatch=monkeypatch)
+    nothing_is_fetched(monkeypatch)
+    engine = load_preset(preset).engine
+    code, line = asd_sweep.fails("start", "--study", preset)
     assert code == 2
     assert len(asd_sweep.err.splitlines()) == 1
-    assert "V2 model runner" in line
-    assert "--dry-run" in line
-    assert asd_sweep("start", "--study", "qwen3-14b", "--dry-run", "--json") == 0
-    assert any("V2 model runner" in note for note in asd_sweep.document()["notes"])
-    assert asd_sweep("start", "--study", "qwen3-14b", "--dry-run") == 0
+    needed = f"{engine.memory_gib_per_device:g} GiB"
+    assert f"study {preset} needs {engine.tensor_parallel_size} accelerator" in line
+    assert needed in line
+    assert "this machine has none" in line
+    assert not (asd_sweep.folder / "study.db").exists()
+    assert asd_sweep("start", "--study", preset, "--dry-run", "--json") == 0
+    document = asd_sweep.document()
+    assert f"cannot start here: {line}" in document["notes"]
+    assert document["memory"]["problem"] == line
+    assert document["memory"]["gib_per_device"] == engine.memory_gib_per_device
+    assert asd_sweep("start", "--study", preset, "--plan") == 0
+    assert f"Memory: {needed} each on {engine.tensor_parallel_size} accelerator" in asd_sweep.out
+
+
+@needs_vllm
+@pytest.mark.parametrize(
+    ("preset", "cards", "said"),
+    [
+        ("qwen3-14b", [("Small card", 24 * 1024)], "0 of the 1 here are that large (Small card, 24.0 GiB)"),
+        ("deepseek-v4-flash", [("Large card", 96 * 1024)] * 4, "this machine has 4 (Large card, 96.0 GiB)"),
+    ],
+)
+def test_a_preset_is_refused_on_gpus_that_are_too_small_or_too_few(
+    asd_sweep: CommandLine, preset: str, cards: list[tuple[str, int]], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_with(*cards, folder=asd_sweep.folder, monkeypatch=monkeypatch)
+    nothing_is_fetched(monkeypatch)
+    code, line = asd_sweep.fails("start", "--study", preset, "--json")
+    assert code == 2
+    assert said in line
+
+
+@needs_vllm
+@pytest.mark.parametrize("preset", ACCELERATED)
+def test_a_machine_that_holds_a_preset_is_not_refused_for_it(
+    asd_sweep: CommandLine, preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_with(*[("Large card", 96 * 1024)] * 8, folder=asd_sweep.folder, monkeypatch=monkeypatch)
+    settings = Settings(cache_folder=asd_sweep.folder / "cache")
+    assert run_module.engine_obstacles(load_preset(preset), settings) == []
+
+
+@needs_vllm
+def test_a_cpu_with_too_little_memory_is_refused(
+    asd_sweep: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing_is_fetched(monkeypatch)
+    file = write_study(folder, engine="{memory_gib_per_device: 1048576}", workers="{count: 2}")
+    code, line = asd_sweep.fails("start", "--study", file)
+    assert code == 2
+    assert "needs 2097152.0 GiB of memory (2 workers of 1048576.0 GiB), this machine has " in line
+    assert "use a machine with more" in line
+
+
+@needs_vllm
+@pytest.mark.parametrize(
+    ("version", "preset", "code", "said"),
+    [
+        ("0.33.0", "llama-3.1-8b-medusa", 2, "medusa was removed in vLLM 0.33"),
+        ("0.41.0", "quickstart", 1, "vLLM 0.41.0 is not a version the verifier knows"),
+    ],
+)
+def test_a_vllm_that_does_not_fit_is_refused_in_one_line(
+    asd_sweep: CommandLine, version: str, preset: str, code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeper.verifier.compat.installed_version", lambda: version)
+    machine_with(("Large card", 96 * 1024), folder=asd_sweep.folder, monkeypatch=monkeypatch)
+    nothing_is_fetched(monkeypatch)
+    found, line = asd_sweep.fails("start", "--study", preset)
+    assert (found, len(asd_sweep.err.splitlines())) == (code, 1)
+    assert said in line
+    assert "; " in line
+
+
+def test_the_memory_of_an_engine_is_no_part_of_the_plan(asd_sweep: CommandLine, folder: Path, tiny: str) -> None:
+    asd_sweep("start", "--study", tiny)
+    file = write_study(folder, engine="{kind: simulated, memory_gib_per_device: 7}")
+    assert asd_sweep("start", "--study", file, "--json") == 0
+    assert "starting an engine" not in asd_sweep.err
 
 
 def test_a_setting_the_engine_does_not_know_pauses_the_study_with_its_sentence(

@@ -27,7 +27,16 @@ def document(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) 
 
 def test_the_list_holds_the_presets_and_makes_no_storage(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     listed = document(capfd, "studies", "list")
-    assert {p["study"]: p["cells"] for p in listed["presets"]} == {"gsm8k-cpu": 6, "quickstart": 8, "qwen3-14b": 49}
+    assert {p["study"]: p["cells"] for p in listed["presets"]} == {
+        "deepseek-v4-flash": 25,
+        "gsm8k-cpu": 6,
+        "llama-3.1-8b-eagle3": 34,
+        "llama-3.1-8b-medusa": 49,
+        "quickstart": 8,
+        "qwen2.5-7b-eagle3": 34,
+        "qwen3-14b": 49,
+        "qwen3-8b": 49,
+    }
     assert listed["stored"] == []
     assert listed["storage"] == "sqlite:///.asd-sweep/asd-sweep.db"
     assert list(tmp_path.iterdir()) == []

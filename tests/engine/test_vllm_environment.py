@@ -3,7 +3,7 @@
 import pytest
 
 from studies.spec import DrafterSpec, EngineSpec
-from sweeper.engine.vllm_environment import explain_start_failure, prepare, runner_problem
+from sweeper.engine.vllm_environment import chosen_runner, explain_start_failure, prepare, runner_problem, variables
 
 
 def test_threads_equal_the_cores_and_the_verifier_is_asked_for() -> None:
@@ -15,12 +15,47 @@ def test_threads_equal_the_cores_and_the_verifier_is_asked_for() -> None:
     assert environment["KEPT"] == "1"
 
 
-def test_a_drafter_of_the_v2_runner_is_refused_in_one_sentence() -> None:
-    problem = runner_problem(EngineSpec(drafter=DrafterSpec(method="dspark", model="some/drafter")))
+DSPARK = EngineSpec(drafter=DrafterSpec(method="dspark", model="some/drafter"))
+EAGLE3 = EngineSpec(drafter=DrafterSpec(method="eagle3", model="some/drafter"))
+MEDUSA = EngineSpec(drafter=DrafterSpec(method="medusa", model="some/drafter"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "with_triton", "without"),
+    [(EngineSpec(), "v1", "v1"), (EAGLE3, "v2", "v1"), (MEDUSA, "v1", "v1"), (DSPARK, "v2", "v2")],
+    ids=["ngram", "eagle3", "medusa", "dspark"],
+)
+def test_the_runner_is_the_drafters_only_one_or_the_devices(spec: EngineSpec, with_triton: str, without: str) -> None:
+    assert chosen_runner(spec, triton=True) == with_triton
+    assert chosen_runner(spec, triton=False) == without
+
+
+def test_a_runner_that_is_asked_for_is_taken_and_refused_where_it_cannot_draft() -> None:
+    asked = EAGLE3.model_copy(update={"runner": "v1"})
+    assert chosen_runner(asked, triton=True) == "v1"
+    assert runner_problem(asked, triton=True) is None
+    problem = runner_problem(DSPARK.model_copy(update={"runner": "v1"}), triton=True)
+    assert problem is not None
+    assert "only under vLLM's V2 model runner" in problem
+
+
+def test_a_drafter_of_the_v2_runner_is_refused_in_one_sentence_without_triton() -> None:
+    problem = runner_problem(DSPARK, triton=False)
     assert problem is not None
     assert "\n" not in problem
     assert "dspark" in problem
-    assert runner_problem(EngineSpec()) is None
+    assert runner_problem(DSPARK, triton=True) is None
+    assert runner_problem(EngineSpec(), triton=False) is None
+
+
+def test_an_interpreter_counts_as_triton_and_the_environment_says_which_runner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sweeper.engine.vllm_environment.list_gpus", lambda: [])
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    assert variables(EAGLE3, cores=1)["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert variables(EAGLE3, cores=1)["VLLM_USE_V2_MODEL_RUNNER"] == "1"
 
 
 @pytest.mark.parametrize(

@@ -22,15 +22,21 @@ def model_cache() -> Path:
     return Path(os.environ.get("ASD_SWEEP_CACHE") or "~/.cache/asd-sweep").expanduser()
 
 
-def _serve(pipe: Any, spec: EngineSpec, draft_length: int, plugin: bool) -> None:
+def _serve(pipe: Any, spec: EngineSpec, draft_length: int, plugin: bool, interpreter: bool) -> None:
     try:
+        if interpreter:
+            from tests.rig.interpreter import enable
+
+            enable()
+        from sweeper.engine.drafters import resolve_drafter
         from sweeper.engine.models import resolve_model
 
         target = resolve_model(spec.target, cache=model_cache(), revision=None)
         if plugin:
             from sweeper.engine.vllm_engine import VllmEngine
 
-            engine: Any = VllmEngine(spec, draft_length=draft_length, target=target)
+            drafter = resolve_drafter(spec.drafter, cache=model_cache())
+            engine: Any = VllmEngine(spec, draft_length=draft_length, target=target, drafter=drafter)
         else:
             engine = _stock(spec, draft_length, target.path)
         pipe.send(("ok", None))
@@ -75,12 +81,22 @@ def _stock(spec: EngineSpec, draft_length: int, path: Path) -> Any:
 
 
 class EngineProcess:
-    """Engine interface over a pipe; ``call`` runs a module-level function in the engine's process."""
+    """Engine interface over a pipe; ``call`` runs a module-level function in the engine's process.
 
-    def __init__(self, spec: EngineSpec | None = None, *, draft_length: int = 7, plugin: bool = True) -> None:
+    interpreter: run Triton's kernels on the CPU (tests/rig), so that vLLM's V2 model runner can be had.
+    """
+
+    def __init__(
+        self,
+        spec: EngineSpec | None = None,
+        *,
+        draft_length: int = 7,
+        plugin: bool = True,
+        interpreter: bool = False,
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, spec or EngineSpec(), draft_length, plugin)
+        arguments = (theirs, spec or EngineSpec(), draft_length, plugin, interpreter)
         self._process = context.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()

@@ -73,7 +73,7 @@ def test_a_path_that_is_no_file_is_refused(path: str, expected: str) -> None:
 
 def test_an_unknown_preset_is_answered_with_the_nearest_one() -> None:
     with pytest.raises(
-        SpecError, match=r"no preset 'quickstrt' \(did you mean quickstart\?\); the presets are gsm8k-cpu"
+        SpecError, match=r"no preset 'quickstrt' \(did you mean quickstart\?\); the presets are deepseek-v4-flash"
     ):
         load_preset("quickstrt")
 

@@ -6,13 +6,14 @@ import sys
 
 import pytest
 
-from sweeper.verifier.compat import version_problem
+from sweeper.verifier.patches import V1_PATCHES, V2_PATCHES
 from sweeper.verifier.settings import WANTED_VARIABLE
 
 
-def _run(code: str, wanted: str = "") -> subprocess.CompletedProcess[str]:
+def _run(code: str, *arguments: str, wanted: str = "") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, WANTED_VARIABLE: wanted, "VLLM_LOGGING_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300)
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 
 
 def test_the_plugin_is_idle_unless_asked() -> None:
@@ -25,7 +26,7 @@ def test_the_plugin_is_idle_unless_asked() -> None:
 
 def test_nothing_but_torch_and_vllm_comes_with_the_plugin() -> None:
     code = (
-        "import sys, sweeper.verifier.runner_v1, sweeper.verifier.extension, sweeper.verifier.plugin\n"
+        "import sys, sweeper.verifier.runners, sweeper.verifier.extension, sweeper.verifier.plugin\n"
         "names = {m.split('.')[0] for m in sys.modules}\n"
         "print(sorted(names & {'ray', 'optuna', 'sqlalchemy', 'plotly', 'typer', 'studies', 'storage', 'dashboards'}))"
     )
@@ -35,50 +36,86 @@ def test_nothing_but_torch_and_vllm_comes_with_the_plugin() -> None:
 
 
 @pytest.mark.engine
-def test_every_patch_finds_its_target_and_can_be_undone() -> None:
+def test_every_place_is_found_wrapped_once_and_put_back() -> None:
+    """Both runners: the question whether V2 can run here is answered with yes, so that its adapter is installed too."""
     code = """
-from sweeper.verifier.compat import check_seams
-from sweeper.verifier.patches import MARK, V1_PATCHES, locate
+from sweeper.verifier import compat, runner_v1, runner_v2
+compat.v2_obstacle = lambda: None
+from sweeper.verifier.compat import check_seams, runner_problems
+from sweeper.verifier.patches import MARK, V1_PATCHES, V2_PATCHES, locate
 from sweeper.verifier.plugin import register
-from sweeper.verifier.runner_v1 import uninstall
-before = [locate(r)[2] for r in V1_PATCHES]
+assert [runner_problems(r) for r in ("V1", "V2")] == [[], []]
+wrapped = (*V1_PATCHES, *V2_PATCHES)
+before = [locate(r)[2] for r in wrapped]
 assert check_seams() == [], check_seams()
 register()
-once = [locate(r)[2] for r in V1_PATCHES]
+once = [locate(r)[2] for r in wrapped]
 assert all(getattr(f, MARK) is b for f, b in zip(once, before))
 register()
-assert [locate(r)[2] for r in V1_PATCHES] == once, "a second call must change nothing"
-uninstall()
-assert [locate(r)[2] for r in V1_PATCHES] == before
+assert [locate(r)[2] for r in wrapped] == once, "a second call must change nothing"
+runner_v1.uninstall()
+runner_v2.uninstall()
+assert [locate(r)[2] for r in wrapped] == before
 """
     done = _run(code, wanted="on")
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+CHANGED = """
+from sweeper.verifier import compat, runner_v1, runner_v2
+from sweeper.verifier.patches import ALL_SEAMS, MARK, V1_PATCHES, V2_PATCHES, locate
+from sweeper.verifier.plugin import register
+
+def attempt(seam, obstacle):
+    compat.v2_obstacle = lambda: obstacle
+    owner, name, original = locate(seam)
+    def changed(a, b): ...
+    changed.__module__ = seam.module
+    setattr(owner, name, changed)
+    try:
+        register()
+        said = "started"
+    except RuntimeError as error:
+        said = str(error)
+    wrapped = sum(hasattr(locate(record)[2], MARK) for record in ALL_SEAMS)
+    print(wrapped, len(compat.runner_problems("V2")), said)
+    runner_v1.uninstall()
+    runner_v2.uninstall()
+    setattr(owner, name, original)
+
+attempt(V1_PATCHES[0], "no Triton")
+attempt(V2_PATCHES[0], None)
+attempt(V2_PATCHES[0], "no Triton")
+"""
 
 
 @pytest.mark.engine
-def test_a_changed_seam_is_refused_by_name_and_leaves_vllm_untouched() -> None:
+def test_a_changed_place_of_a_runner_that_can_run_is_refused_by_name_and_leaves_vllm_untouched() -> None:
+    done = _run(CHANGED, wanted="on")
+    assert done.returncode == 0, done.stderr[-2000:]
+    v1, v2, v2_cannot_run = done.stdout.splitlines()[-3:]
+    for said, seam, lacking in ((v1, V1_PATCHES[0], 0), (v2, V2_PATCHES[0], 1)):
+        assert said.startswith(f"0 {lacking} {WANTED_VARIABLE} is on")
+        assert f"{seam.target} has another signature" in said
+    assert v2_cannot_run == f"{len(V1_PATCHES)} 1 started", "what V1 needs is there, so it is installed"
+
+
+@pytest.mark.engine
+def test_an_unknown_version_decodes_strictly_says_so_once_and_starts() -> None:
     code = """
-import vllm.v1.sample.rejection_sampler as module
-def rejection_sample(a, b): ...
-rejection_sample.__module__ = "vllm.v1.sample.rejection_sampler"
-module.rejection_sample = rejection_sample
-from sweeper.verifier.patches import MARK, V1_PATCHES, locate
+import vllm
+vllm.__version__ = "0.99.0"
+from sweeper.verifier.compat import check_seams, version_problem
+from sweeper.verifier.patches import ALL_SEAMS
 from sweeper.verifier.plugin import register
-try:
-    register()
-except RuntimeError as error:
-    print(error)
-assert not any(hasattr(locate(r)[2], MARK) for r in V1_PATCHES)
+import sys
+assert check_seams() == [version_problem("0.99.0")]
+register()
+assert not {r.module for r in ALL_SEAMS} & {*sys.modules}, "nothing can be wrapped that was not even imported"
 """
     done = _run(code, wanted="on")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "vllm.v1.sample.rejection_sampler.rejection_sample has another signature" in done.stdout
-
-
-def test_an_unknown_version_is_named_with_the_known_ones() -> None:
-    assert version_problem("0.32.0") is None
-    assert version_problem("0.320.1") is not None
-    problem = version_problem("0.41.0")
-    assert problem is not None
-    assert "0.41.0" in problem
-    assert "0.32.x" in problem
+    [warning] = [line for line in done.stderr.splitlines() if "verifier" in line]
+    assert "not installed" in warning
+    assert "0.99.0" in warning
+    assert "decodes strictly" in warning

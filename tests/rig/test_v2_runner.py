@@ -1,0 +1,211 @@
+"""vLLM's V2 model runner, whole, under Triton's interpreter: the same tokens and ledgers as V1, and what is V2's own.
+
+Models are tiny and weights mostly made up; what is compared are decisions, and all of them must be equal.
+"""
+
+import math
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.vllm_fixture import EngineProcess
+from tests.rig.conftest import VOCABULARY
+from tests.rig.play import Ask, Batch, Told, play, slots_of, verify_in_chunks_of, watch_slots
+from tests.verifier.literal_algorithm import algorithm_1
+
+pytestmark = pytest.mark.engine
+
+Start = Callable[..., EngineProcess]
+Tiny = Callable[..., Path]
+
+INF = "inf"
+CONTROLS = (None, (0, 1, 4), (8, 0.25, 2), (3, INF, 1), (INF, INF, INF), (INF, 0.5, INF), (1, 2, 2), (20, 4, 3))
+PERTURBED = {"noise": 0.4}
+
+
+def prompt(number: int, length: int = 12, vocabulary: int = VOCABULARY) -> tuple[int, ...]:
+    draw = random.Random(number)
+    return tuple(draw.randrange(20, vocabulary) for _ in range(length))
+
+
+def asks(**changes: Any) -> list[Ask]:
+    """Eight requests for four slots, each under controls of its own."""
+    return [Ask(prompt(n), controls, **changes) for n, controls in enumerate(CONTROLS)]
+
+
+def rejudged(told: Told, controls: tuple[Any, Any, Any] | None) -> None:
+    """Every block of a request, decided again by the literal algorithm from what was traced."""
+    budget, gate, cap = (float(c) for c in controls or (0, 0, 0))
+    spent = 0.0
+    for block in told.blocks:
+        assert block["spent_before"] == spent
+        regret = [math.inf if r is None else r for r in block["regret"]]
+        decided = algorithm_1(
+            block["draft"], block["target"], regret, [0.0] * len(regret), B=budget, s=spent, g=gate, M=cap
+        )
+        assert (block["accepted"], block["strict_accepted"]) == (decided.accepted, decided.strict_accepted)
+        spent = decided.spent
+    assert told.ledger["spent"] == spent
+
+
+@pytest.mark.parametrize(("method", "options"), [("draft_model", PERTURBED), ("eagle3", {})])
+def test_both_runners_give_the_same_tokens_ledgers_and_blocks(
+    method: str, options: dict[str, Any], tiny: Tiny, engines: Start
+) -> None:
+    target, drafter = tiny("target", vocabulary=VOCABULARY), tiny(method, **options)
+    old = engines("v1", target, method, drafter).call(play, asks())
+    new = engines("v2", target, method, drafter).call(play, asks())
+    assert new.told == old.told
+    assert sum(told.ledger["exceptions"] for told in new.told) > 20
+    for told, controls in zip(new.told, CONTROLS, strict=True):
+        rejudged(told, controls)
+
+
+@pytest.fixture(scope="module")
+def pair(tiny: Tiny) -> tuple[Path, str, Path]:
+    return tiny("target", vocabulary=VOCABULARY), "draft_model", tiny("draft_model", **PERTURBED)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(pair: tuple[Path, str, Path], engines: Start) -> Batch:
+    """The batch that the tests below disturb, on a V2 engine with room for everything."""
+    return engines("v2", *pair).call(play, asks())  # type: ignore[no-any-return]  # the pipe knows no types
+
+
+def test_a_slot_that_is_given_to_another_request_starts_from_nothing(
+    undisturbed: Batch, pair: tuple[Path, str, Path], engines: Start
+) -> None:
+    engine = engines("v2", *pair)
+    engine.call(watch_slots)
+    again = engine.call(play, asks())
+    used = [slot for slots in engine.call(slots_of).values() for slot in slots]
+    assert len(used) == 8
+    assert len(set(used)) <= 4
+    assert again.told == undisturbed.told
+
+
+def test_a_zero_budget_and_no_controls_are_the_target_alone(
+    undisturbed: Batch, pair: tuple[Path, str, Path], engines: Start
+) -> None:
+    engine = engines("v2", *pair)
+    strict = engine.call(play, [Ask(prompt(n)) for n in range(8)])
+    zero = engine.call(play, [Ask(prompt(n), (0, INF, INF)) for n in range(8)])
+    assert [told.ids for told in zero.told] == [told.ids for told in strict.told]
+    assert undisturbed.told[0].ids == strict.told[0].ids
+    assert undisturbed.told[4].ids != strict.told[4].ids
+
+
+def test_verification_in_chunks_changes_nothing(
+    undisturbed: Batch, pair: tuple[Path, str, Path], engines: Start
+) -> None:
+    engine = engines("v2", *pair)
+    engine.call(verify_in_chunks_of, 6)
+    try:
+        chunked = engine.call(play, asks())
+    finally:
+        engine.call(verify_in_chunks_of, 10**5)
+    assert chunked.told == undisturbed.told
+
+
+def test_greedy_requests_beside_sampled_ones_keep_their_tokens(
+    undisturbed: Batch, pair: tuple[Path, str, Path], engines: Start
+) -> None:
+    mixed = asks()
+    for n in (1, 5):
+        mixed[n] = Ask(prompt(n), (INF, INF, INF), params={"temperature": 0.9, "seed": 7})
+    batch = engines("v2", *pair).call(play, mixed)
+    for n in set(range(8)) - {1, 5}:
+        assert batch.told[n].ids == undisturbed.told[n].ids
+        assert batch.told[n].ledger == undisturbed.told[n].ledger
+    assert batch.refused == {"sampled": 2}
+    assert [batch.told[n].ledger["spent"] for n in (1, 5)] == [0, 0]
+
+
+def test_penalties_are_part_of_the_logits_that_regret_is_taken_on(pair: tuple[Path, str, Path], engines: Start) -> None:
+    penalised = asks(params={"repetition_penalty": 1.3, "frequency_penalty": 0.4})
+    new = engines("v2", *pair).call(play, penalised)
+    for told, controls in zip(new.told, CONTROLS, strict=True):
+        rejudged(told, controls)
+    old = engines("v1", *pair).call(play, penalised)
+    assert [told.ids for told in new.told] == [told.ids for told in old.told]
+    assert [told.ledger["exceptions"] for told in new.told] == [told.ledger["exceptions"] for told in old.told]
+
+
+def test_preempted_requests_come_back_with_the_ledger_they_had_in_another_slot(
+    undisturbed: Batch, pair: tuple[Path, str, Path], engines: Start
+) -> None:
+    cramped = engines("v2", *pair, extra={"num_gpu_blocks_override": 9, "block_size": 16})
+    cramped.call(watch_slots)
+    batch = cramped.call(play, asks())
+    assert batch.preemptions > 0
+    moved = [slots for slots in cramped.call(slots_of).values() if len(set(slots)) > 1]
+    assert moved, "no request came back in another slot: the test proves nothing"
+    assert [told.ids for told in batch.told] == [told.ids for told in undisturbed.told]
+    assert [told.ledger["spent"] for told in batch.told] == [told.ledger["spent"] for told in undisturbed.told]
+    assert [told.blocks for told in batch.told] == [told.blocks for told in undisturbed.told]
+
+
+def test_asynchronous_scheduling_overspends_nothing(
+    undisturbed: Batch, pair: tuple[Path, str, Path], engines: Start
+) -> None:
+    batch = engines("v2", *pair, extra={"async_scheduling": True}).call(play, asks())
+    assert [told.ids for told in batch.told] == [told.ids for told in undisturbed.told]
+    for told, before, controls in zip(batch.told, undisturbed.told, CONTROLS, strict=True):
+        assert told.blocks[: len(before.blocks)] == before.blocks
+        rejudged(told, controls)
+        assert told.ledger["spent"] <= float((controls or (0,))[0])
+
+
+def test_dspark_decodes_as_the_target_under_a_zero_budget_and_keeps_to_its_controls(tiny: Tiny, engines: Start) -> None:
+    target = tiny("target", vocabulary=VOCABULARY)
+    engine = engines("v2", target, "dspark", tiny("dspark", block_size=4))
+    batch = engine.call(play, asks())
+    strict = engine.call(play, [Ask(prompt(n)) for n in range(8)])
+    zero = engine.call(play, [Ask(prompt(n), (0, INF, INF)) for n in range(8)])
+    assert [told.ids for told in zero.told] == [told.ids for told in strict.told]
+    assert sum(told.ledger["exceptions"] for told in batch.told) > 10
+    for told, controls in zip(batch.told, CONTROLS, strict=True):
+        rejudged(told, controls)
+
+
+# -- with the whole vocabulary, so that text can be made and grammars hold -----------------------------------------
+
+
+@pytest.fixture(scope="module")
+def worded(tiny: Tiny) -> tuple[Path, str, Path]:
+    target = tiny("target")
+    return target, "draft_model", tiny("draft_model", target=str(target), **PERTURBED)
+
+
+def test_the_ledger_equals_the_regret_recomputed_from_logprobs(worded: tuple[Path, str, Path], engines: Start) -> None:
+    wanted = [Ask(prompt(n), (INF, 1, 2), tokens=17, params={"logprobs": 1}) for n in range(3)]
+    batch = engines("v2", *worded).call(play, wanted)
+    exceptions = 0
+    for told in batch.told:
+        received = len(told.ids) - 1  # the first token comes from the prompt's own pass
+        committed, regret = 0, 0.0
+        for block in told.blocks:
+            for at in range(block["accepted"]):
+                if committed + at < received and block["draft"][at] != block["target"][at]:
+                    regret += block["regret"][at]
+            committed += block["accepted"] + 1
+        recomputed = sum(best - own for best, own, _ in told.logprobs)
+        assert math.isclose(recomputed, regret, abs_tol=1e-3)
+        exceptions += sum(rank > 1 for _, _, rank in told.logprobs)
+    assert exceptions > 0
+
+
+def test_a_grammar_holds_with_unlimited_controls(worded: tuple[Path, str, Path], engines: Start) -> None:
+    pattern = r"(ab|ba){3,9}(cd|dc)[0-9]{2,8}!"
+    wanted = [
+        Ask(prompt(n), (INF, INF, INF), tokens=40, params={"ignore_eos": False, "detokenize": True, "grammar": pattern})
+        for n in range(3)
+    ]
+    batch = engines("v2", *worded).call(play, wanted)
+    for told in batch.told:
+        assert re.fullmatch(pattern, told.text), told.text
+    assert sum(told.ledger["exceptions"] for told in batch.told) > 0

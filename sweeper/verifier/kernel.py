@@ -1,8 +1,8 @@
 """The verifier's work on a GPU: one read of the logits, then one small kernel for the rule.
 
 ``gather`` and ``select`` are ``rules.gather_rows`` and ``rules.select_prefix`` by other means: same arguments, same
-results, the ledger bit for bit. On a GPU with Triton the kernels run (one or two launches and one launch, where
-the plain functions need some forty); anywhere else, and for inputs the kernels do not take, the plain functions do.
+results, the ledger bit for bit. On a GPU with Triton the kernels run, two or three launches a round where the plain
+functions need about seventy; anywhere else, and for inputs the kernels do not take, the plain functions do.
 Nothing is read back to the host. Triton is imported when the first GPU tensor arrives, not before.
 """
 

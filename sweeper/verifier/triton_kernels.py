@@ -4,8 +4,8 @@ Importing this module imports Triton; only ``kernel`` does, and only when a tens
 function here is the body of one kernel. Shapes are those of one program: ``ROWS`` rows of a tile.
 """
 
-import triton  # type: ignore[import-untyped]  # Triton has no type information
-import triton.language as tl  # type: ignore[import-untyped]  # the same
+import triton
+import triton.language as tl
 
 
 def _first_best_body(best: tl.tensor, where: tl.tensor) -> tuple[tl.tensor, tl.tensor]:

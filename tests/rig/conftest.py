@@ -48,15 +48,15 @@ def engines() -> Iterator[Callable[..., EngineProcess]]:
     alive: dict[str, EngineProcess] = {}
 
     def start(
-        runner: str, target: Path, method: str, model: Path | None, *, draft_length: int = 4, **changes: Any
+        runner: str, target: Path, method: str, model: Path | None, *, draft_length: int = 3, **changes: Any
     ) -> EngineProcess:
         extra = changes.pop("extra", {})
         spec = EngineSpec(
             target=str(target),
             dtype="float32",
             runner=runner,
-            max_model_len=256,
-            kv_cache_gib=0.125,
+            max_model_len=64,
+            kv_cache_gib=0.0625,
             drafter=DrafterSpec(method=method, model=None if model is None else str(model)),
             extra=extra,
             **{"max_num_seqs": 4, **changes},

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 REQUEST_ID_SUFFIX = 9  # vLLM appends "-" and eight hex digits to the caller's request id
+TOKENS = 10
 LEDGER = ("spent", "exceptions", "blocks", "rounds")
 
 
@@ -16,7 +17,7 @@ class Ask:
 
     prompt: tuple[int, ...]
     controls: tuple[Any, Any, Any] | None = None
-    tokens: int = 24
+    tokens: int = TOKENS
     params: dict[str, Any] = field(default_factory=dict)
 
 
@@ -43,6 +44,10 @@ def play(engine: Any, asks: list[Ask], settings: dict[str, Any] | None = None) -
     from vllm import SamplingParams, TokensPrompt
     from vllm.sampling_params import StructuredOutputsParams
 
+    from studies.legs import Role
+    from sweeper.engine.base import DecodeOptions
+
+    engine._apply(DecodeOptions(Role.STRICT, 1, ignore_eos=True))  # drafting again after a target-only batch
     strict = {"budget": 0, "gate": 0, "block_cap": 0}
     engine._rpc("asd_configure", **strict, per_request=True, trace=True, protect_stop=False, **(settings or {}))
     engine._rpc("asd_drain")
@@ -101,6 +106,13 @@ def _logprobs(completion: Any) -> tuple[tuple[float, float, int], ...]:
     )
 
 
+def decode_ids(engine: Any, prompts: list[tuple[int, ...]], options: Any) -> Any:
+    """``VllmEngine.decode`` for prompts given as ids."""
+    names = [str(prompt) for prompt in prompts]
+    engine._token_cache.update(zip(names, map(list, prompts), strict=True))
+    return engine.decode([(name, name) for name in names], options).requests
+
+
 def verify_in_chunks_of(engine: Any, rows: int) -> None:
     """Let the V2 runner verify at most that many rows of logits at once, as it does with large batches."""
     import vllm.v1.worker.gpu.spec_decode.rejection_sampler as module
@@ -118,6 +130,9 @@ def watch_slots(engine: Any) -> None:
     """Note every slot a request is given, from now on (V2)."""
     runner = engine.llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
     engine.slots_seen = {}
+    if hasattr(engine, "watching"):
+        return
+    engine.watching = True
     add = runner.sampler.add_request
 
     def noting(slot: int, params: Any) -> None:

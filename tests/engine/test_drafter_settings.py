@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from studies.errors import ModelNotFoundError, SpecError
-from studies.spec import MODEL_OF_METHOD, DrafterSpec
+from studies.errors import ModelNotFoundError, SpecError, UsageError
+from studies.spec import MODEL_OF_METHOD, DrafterSpec, StudySpec
 from studies.spec_file import load_spec
 from sweeper.engine.drafters import (
     METHODS,
@@ -17,6 +17,8 @@ from sweeper.engine.drafters import (
     resolve_drafter,
     speculative_config,
 )
+from sweeper.run.study import check_engine
+from sweeper.settings import Settings
 from tests.markdown import codes, page, section, tables
 
 CLASS = "tests.engine.scripted_drafter.ScriptedDrafter"
@@ -216,6 +218,36 @@ def test_an_unreadable_config_is_one_line(tmp_path: Path) -> None:
     (broken / "config.json").write_text("{")
     with pytest.raises(ModelNotFoundError, match=r"broken/config\.json cannot be read"):
         pair_problem(DrafterSpec(method="eagle3", model="a/b"), draft_length=9, target=broken, model=broken)
+
+
+# -- before a worker starts ------------------------------------------------------------------------------------------
+
+
+def study_of(folder: Path, drafter: str) -> StudySpec:
+    """A study of a target folder with weights, 100 token ids and K = 4; ``folder / "drafter"`` knows 90 of them."""
+    for name, vocabulary in (("target", 100), ("drafter", 90)):
+        (model_folder(folder / name, vocab_size=vocabulary, num_heads=3) / "model.safetensors").write_bytes(b"weights")
+    text = study_with(drafter).replace("engine:\n", f"engine:\n  target: {folder / 'target'}\n")
+    return load_spec(text, origin="test")
+
+
+@pytest.mark.parametrize(
+    ("method", "said"), [("draft_model", "a vocabulary of 90 tokens"), ("medusa", "got draft_length 4")]
+)
+def test_a_pair_that_cannot_work_is_refused(tmp_path: Path, method: str, said: str) -> None:
+    spec = study_of(tmp_path, f"method: {method}, model: {tmp_path / 'drafter'}")
+    with pytest.raises(UsageError, match=said):
+        check_engine(spec, Settings(cache_folder=tmp_path / "cache"))
+
+
+def test_a_class_is_looked_for_as_a_class_and_not_as_a_model(tmp_path: Path) -> None:
+    check_engine(study_of(tmp_path, f"method: custom_class, model: {CLASS}"), Settings(cache_folder=tmp_path / "cache"))
+
+
+def test_a_class_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    spec = study_of(tmp_path, "method: custom_class, model: tests.engine.absent.X")
+    with pytest.raises(ModelNotFoundError, match=r"there is no module tests\.engine\.absent for drafter"):
+        check_engine(spec, Settings(cache_folder=tmp_path / "cache"))
 
 
 # -- who a drafter is ------------------------------------------------------------------------------------------------

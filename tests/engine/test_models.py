@@ -10,12 +10,12 @@ import pytest
 from studies.errors import ModelNotFoundError, SpecError
 from sweeper.engine.embedded import (
     DISTRIBUTION,
-    MANIFEST,
     embedded_folder,
     fetch_embedded,
     find_gguf,
     read_manifest,
 )
+from sweeper.engine.made_folder import MANIFEST
 from sweeper.engine.models import resolve_model
 from sweeper.engine.weights import missing_weights, sha256_of_file, weights_sha256
 
@@ -109,7 +109,7 @@ def test_a_conversion_that_dies_leaves_no_model_and_no_leftovers(tmp_path: Path)
         write_model(target)
         raise KeyboardInterrupt
 
-    killed_earlier = embedded_folder(tmp_path).parent / ".smollm2-135m-instruct.killed"
+    killed_earlier = embedded_folder(tmp_path).parent / ".smollm2-135m-instruct.new-killed"
     write_model(killed_earlier)
     with pytest.raises(KeyboardInterrupt):
         fetch_embedded(tmp_path, progress=silent, convert=dies)

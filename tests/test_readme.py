@@ -38,12 +38,28 @@ def shell_lines() -> Iterator[tuple[str, str]]:
         text, name = path.read_text("utf-8"), str(path.relative_to(ROOT))
         for block in blocks(text):
             if block.language in ("sh", ""):
-                yield from (
-                    (f"{name}:{block.line + n}", line) for n, line in enumerate(block.text.splitlines(), start=1)
-                )
+                for n, line in whole_lines(block.text):
+                    yield f"{name}:{block.line + n}", line
         for code in codes(without_blocks(text)):
             if code.startswith((f"{PROGRAM} ", "make ")):
                 yield f"{name} `{code}`", code
+
+
+def whole_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number, line), counted from 1; a line that ends in a backslash or inside quotes goes on in the next one."""
+    begun, first = "", 1
+    for number, line in enumerate(text.splitlines(), start=1):
+        first = first if begun else number
+        begun += line
+        try:
+            shlex.split(begun, comments=True)
+        except ValueError:
+            begun = begun.removesuffix("\\") + ("" if begun.endswith("\\") else "\n")
+            continue
+        yield first, begun
+        begun = ""
+    if begun:
+        yield first, begun
 
 
 def pasted() -> list[Pasted]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from studies.errors import EngineError
+
 
 @dataclass(frozen=True)
 class RequestCounts:
@@ -33,8 +35,14 @@ def request_counts(
     entry for each round with a draft, as vLLM counts them. ledger: the request's line (Ledger.drain).
 
     Every round commits its accepted drafts and one token more; what exceeds ``tokens`` was cut from the last one.
+    Raises EngineError where the rounds cannot have given the tokens: vLLM reports no steps for a request that ended
+    at a stop string.
     """
     committed = rounds + sum(step_accepted)
+    if committed < tokens:
+        raise EngineError(
+            f"{tokens} tokens from {rounds} rounds and {sum(step_accepted)} drafts: step counts are missing"
+        )
     cut = committed - tokens
     accepted = sum(step_accepted)
     exceptions, regret = int(ledger["exceptions"]), float(ledger["spent"])

@@ -4,10 +4,13 @@ vLLM mixes this class into its worker; method names carry the prefix ``asd_`` so
 and results are plain values, since they may cross a process.
 """
 
+import math
 from typing import Any
 
 from sweeper.verifier.runners import describe, refusals, verifier_of
 from sweeper.verifier.settings import RequestControls, VerifierSettings, read_number
+
+CONTROLS = ("budget", "gate", "block_cap")
 
 
 class AsdWorkerExtension:
@@ -43,8 +46,11 @@ class AsdWorkerExtension:
         return True
 
     def asd_drain(self) -> dict[str, Any]:
-        """Statistics of requests and traced blocks since the last call (VerifierState.drain)."""
-        return verifier_of(self.model_runner).drain()
+        """Statistics of requests and traced blocks since the last call; an infinite control is "inf", as JSON wants."""
+        report = verifier_of(self.model_runner).drain()
+        for line in report["requests"].values():
+            line.update({name: "inf" for name in CONTROLS if math.isinf(line[name])})
+        return report
 
     def asd_facts(self) -> dict[str, Any]:
         """What is installed in this worker, for the record and for refusing what is not supported."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from studies.errors import EngineError
 from sweeper.engine.accounting import RequestCounts, request_counts
 
 
@@ -51,3 +52,8 @@ def test_tokens_beyond_a_stop_in_the_last_block_do_not_count(
 def test_a_request_without_any_draft_has_no_counts() -> None:
     counts = request_counts(tokens=5, rounds=5, step_accepted=[], step_drafted=[], ledger=_ledger(0, 0.0, []))
     assert counts == RequestCounts(0, 0, 0, 0.0)
+
+
+def test_missing_step_counts_are_noticed() -> None:
+    with pytest.raises(EngineError, match="step counts are missing"):
+        request_counts(tokens=10, rounds=6, step_accepted=[], step_drafted=[], ledger=_ledger(7, 104.9, []))

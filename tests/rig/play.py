@@ -121,22 +121,24 @@ def verify_in_chunks_of(engine: Any, rows: int) -> None:
     module.MAX_CHUNK_BYTES = rows * vocabulary * 4
 
 
-def slots_of(engine: Any) -> dict[str, Any]:
-    """Which slots the V2 runner gave to whom since ``watch_slots``: request id -> slots in order."""
-    return dict(engine.slots_seen)
+def admissions(engine: Any) -> dict[str, list[tuple[int, float]]]:
+    """Every slot the V2 runner gave since ``watch_admissions``: request id -> (slot, regret spent by then) in order."""
+    return dict(engine.admitted)
 
 
-def watch_slots(engine: Any) -> None:
+def watch_admissions(engine: Any) -> None:
     """Note every slot a request is given, from now on (V2)."""
-    runner = engine.llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
-    engine.slots_seen = {}
+    engine.admitted = {}
     if hasattr(engine, "watching"):
         return
     engine.watching = True
-    add = runner.sampler.add_request
+    runner = engine.llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+    add, state = runner.sampler.add_request, runner.rejection_sampler.asd_state
 
     def noting(slot: int, params: Any) -> None:
-        engine.slots_seen.setdefault(runner.req_states.index_to_req_id[slot], []).append(slot)
         add(slot, params)
+        name = runner.req_states.index_to_req_id[slot]
+        [line] = state.ledger.slots([name])
+        engine.admitted.setdefault(name, []).append((slot, float(state.ledger.spent[line])))
 
     runner.sampler.add_request = noting

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 REQUEST_ID_SUFFIX = 9  # vLLM appends "-" and eight hex digits to the caller's request id
-TOKENS = 10
+TOKENS = 14
 LEDGER = ("spent", "exceptions", "blocks", "rounds")
 
 

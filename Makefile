@@ -2,13 +2,14 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-fast check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
-	@echo "  PYTHON=python3.12 chooses the Python of make setup; ASD_SWEEP_DEVICE=cpu|gpu overrides its look for a GPU."
+	@echo "  PYTHON=python3.12 chooses the Python of make setup; ASD_SWEEP_DEVICE=cpu|gpu overrides its look for a GPU; JOBS=1 tests one file at a time."
 
 setup:  ## make .venv with torch, vLLM and the project; convert the embedded model once
 	@$(PYTHON) tools/setup.py
@@ -17,11 +18,11 @@ quickstart: setup  ## measure the quickstart study on a real engine and print it
 	$(BIN)/asd-sweep start --study quickstart
 	$(BIN)/asd-sweep frontier --study quickstart
 
-test: setup  ## the whole suite, real engine included (long)
-	$(BIN)/python -P -m pytest
+test: setup  ## the whole suite, real engine included (about 20 minutes on 2 cores)
+	$(BIN)/python -P -m pytest -n $(JOBS) --dist loadfile
 
 test-fast: setup  ## the tests that start no engine and no cluster (two minutes)
-	$(BIN)/python -P -m pytest -m "not engine and not ray and not gpu and not slow"
+	$(BIN)/python -P -m pytest -n $(JOBS) --dist loadfile -m "not engine and not ray and not gpu and not slow"
 
 check: setup  ## format, lint, types and the direction of imports
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """The real engine: one in-process ``vllm.LLM``, kept warm, controls swapped without a restart.
 
-Knows nothing of slices or grading. Everything about the environment vLLM reads is in ``vllm_environment``;
-counting the tokens the user received is in ``accounting``.
+Knows nothing of slices or grading. Starting vLLM is in ``vllm_launch``, the environment it reads in
+``vllm_environment``; counting the tokens the user received is in ``accounting``.
 """
 
 import gc
@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from studies.controls import STRICT, Controls, GateUnit, number_to_json
-from studies.errors import EngineError, EngineOutOfMemoryError
+from studies.errors import EngineError
 from studies.legs import BlockTrace, Role
 from studies.spec import EngineSpec
 from sweeper.engine.accounting import request_counts
 from sweeper.engine.base import Decoded, DecodedRequest, DecodeOptions, EngineFacts
-from sweeper.engine.drafters import METHODS, pair_problem, requirement_problem, speculative_config
+from sweeper.engine.drafters import METHODS
 from sweeper.engine.models import ResolvedModel
-from sweeper.engine.vllm_environment import explain_start_failure, prepare, runner_problem
+from sweeper.engine.vllm_launch import launch, versions
 
-EXTENSION = "sweeper.verifier.extension.AsdWorkerExtension"
 REQUEST_ID_SUFFIX = 9  # vLLM appends "-" and eight hex digits to the caller's request id
 
 
@@ -43,24 +42,13 @@ class VllmEngine:
         cores: int = 1,
         seed: int = 0,
     ) -> None:
-        problem = runner_problem(spec)
-        if problem is not None:
-            raise EngineError(problem)
-        prepare(spec, cores=cores)
-        problem = _drafter_problem(spec, draft_length=draft_length, target=target, drafter=drafter)
-        if problem is not None:
-            raise EngineError(problem)
         self._spec = spec
         self._normalised = gate_unit == "normalised"
         self._token_cache: dict[str, list[int]] = {}
         started = time.perf_counter()
-        try:
-            self._llm = _start(spec, draft_length=draft_length, target=target, drafter=drafter, seed=seed)
-        except Exception as error:  # vLLM raises anything here; the cause is kept and classed
-            message = explain_start_failure(error)
-            kind = EngineOutOfMemoryError if message.startswith("out of memory") else EngineError
-            raise kind(f"the engine for {spec.target} (K={draft_length}) did not start: {message}") from error
-        worker = _checked(self._llm.collective_rpc("asd_facts"))
+        self._llm, worker = launch(
+            spec, draft_length=draft_length, target=target, drafter=drafter, cores=cores, seed=seed
+        )
         self._facts = EngineFacts(
             kind="vllm",
             model=spec.target,
@@ -68,7 +56,7 @@ class VllmEngine:
             draft_length=draft_length,
             engine_id=uuid.uuid4().hex[:12],
             details={
-                **_versions(),
+                **versions(),
                 "runner": worker["runner"],
                 "dtype": spec.dtype,
                 "max_num_seqs": spec.max_num_seqs,
@@ -210,67 +198,6 @@ class VllmEngine:
 
 def _no_drafts(drafts: Any) -> None:
     """In place of vLLM's scheduler taking drafts up for the next round."""
-
-
-def _checked(workers: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the first worker says of itself, when the verifier is active in all of them. Raises EngineError."""
-    for worker in workers:
-        if not worker["installed"]:
-            why = worker["reason"] or "is the project installed in this environment (entry point vllm.general_plugins)?"
-            raise EngineError(
-                f"the verifier is not active in vLLM's worker (runner {worker['runner']}): {why}; run asd-sweep doctor"
-            )
-        if worker["refused"]:
-            raise EngineError("this engine cannot be measured: " + "; ".join(worker["refused"]))
-    return workers[0]
-
-
-def _drafter_problem(
-    spec: EngineSpec, *, draft_length: int, target: ResolvedModel, drafter: ResolvedModel | None
-) -> str | None:
-    """Why no engine can be built with this drafter here, in one sentence, or None."""
-    import vllm
-
-    folder = None if drafter is None else drafter.path
-    return requirement_problem(spec.drafter, vllm_version=vllm.__version__) or pair_problem(
-        spec.drafter, draft_length=draft_length, target=target.path, model=folder
-    )
-
-
-def _start(
-    spec: EngineSpec, *, draft_length: int, target: ResolvedModel, drafter: ResolvedModel | None, seed: int
-) -> Any:
-    from vllm import LLM
-
-    speculative = speculative_config(
-        spec.drafter, draft_length=draft_length, model=None if drafter is None else drafter.path
-    )
-    arguments: dict[str, Any] = {
-        "model": str(target.path),
-        "dtype": spec.dtype,
-        "max_model_len": spec.max_model_len,
-        "max_num_seqs": spec.max_num_seqs,
-        "enforce_eager": spec.enforce_eager,
-        "tensor_parallel_size": spec.tensor_parallel_size,
-        "gpu_memory_utilization": spec.gpu_memory_utilization,
-        "seed": seed,
-        "speculative_config": speculative,
-        "worker_extension_cls": EXTENSION,
-        "enable_prefix_caching": False,
-        "disable_log_stats": False,
-        "async_scheduling": False,
-        "per_request_spec_decode_metrics": "detailed",
-    }
-    if spec.kv_cache_gib is not None:
-        arguments["kv_cache_memory_bytes"] = int(spec.kv_cache_gib * 2**30)
-    return LLM(**{**arguments, **spec.extra})
-
-
-def _versions() -> dict[str, str]:
-    import torch
-    import vllm
-
-    return {"vllm": vllm.__version__, "torch": torch.__version__}
 
 
 def _block(block: dict[str, Any], prompt_id: str) -> BlockTrace:

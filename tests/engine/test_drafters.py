@@ -7,13 +7,14 @@ drafter is covered by test_vllm_engine.py, what runs only under vLLM's V2 runner
 import importlib
 import importlib.util
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_fit
+import tiny_models
 
 from studies.controls import STRICT, Controls
 from studies.legs import BlockTrace, Role
@@ -26,9 +27,6 @@ from tests.engine.vllm_fixture import EngineProcess, model_cache
 
 pytestmark = pytest.mark.engine
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tools"))  # programs, no package
-tiny_models = importlib.import_module("tiny_models")
-tiny_fit = importlib.import_module("tiny_fit")
 
 PAPER = Controls(8, 0.25, 2)
 LARGE = Controls(64, math.inf, math.inf)

@@ -1,16 +1,16 @@
 """Tiny models, and one engine of each runner for a pair of them, each in a process of its own."""
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_models
 
 from studies.spec import DrafterSpec, EngineSpec
+from sweeper.engine.models import resolve_model
 from tests.engine.vllm_fixture import EngineProcess, model_cache
 
-ROOT = Path(__file__).resolve().parents[2]
 VOCABULARY = 2048
 LAYERS = 2
 
@@ -18,13 +18,6 @@ LAYERS = 2
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Make a tiny model by kind (tools/tiny_models.py), once: tiny("target"), tiny("eagle3"), ..."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        import tiny_models
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
-    from sweeper.engine.models import resolve_model
-
     folder = tmp_path_factory.mktemp("tiny")
     made: dict[str, Path] = {}
 

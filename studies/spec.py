@@ -53,7 +53,9 @@ class DrafterSpec(Section):
 
     method: str = Field("ngram", description="vLLM's speculative method: ngram, draft_model, eagle3, dspark, ...")
     model: str | None = Field(
-        None, description="drafter weights (hub id or folder), or module.Class of custom_class; not for ngram"
+        None,
+        min_length=1,
+        description="drafter weights (hub id or folder), or module.Class of custom_class; not for ngram",
     )
     revision: str | None = Field(None, description="hub revision (commit) of the drafter")
     prompt_lookup_min: int = Field(2, ge=1, description="ngram: shortest suffix looked up, tokens")
@@ -80,8 +82,10 @@ class DrafterSpec(Section):
             raise ValueError(f"method {self.method} needs a Python class; write drafter.model as module.Class")
         if needed == "none" and self.model is not None:
             raise ValueError(f"method {self.method} drafts without a model; remove drafter.model")
-        if needed == "class" and self.revision is not None:
-            raise ValueError("revision is for hub models, and a class has none; remove it")
+        if self.revision is not None and (self.model is None or needed == "class"):
+            raise ValueError(
+                f"revision is for a drafter model from the hub, and method {self.method} has none; remove it"
+            )
         owned = [key for key in self.extra if key in _KEYS_OF_OUR_OWN]
         if owned:
             raise ValueError(f"extra must not set {owned[0]}; {_KEYS_OF_OUR_OWN[owned[0]]}")
@@ -131,7 +135,9 @@ class EngineSpec(Section):
     """The target, its drafter and how the engine is built; bound to the study."""
 
     kind: Literal["vllm", "simulated"] = Field("vllm", description="simulated is for tests: no model, invented numbers")
-    target: str = Field("embedded", description='hub id, folder, or "embedded" (the 135M model fetched by make setup)')
+    target: str = Field(
+        "embedded", min_length=1, description='hub id, folder, or "embedded" (the 135M model fetched by make setup)'
+    )
     revision: str | None = Field(None, description="hub revision (commit) of the target")
     drafter: DrafterSpec = Field(default_factory=DrafterSpec)
     runner: Literal["auto", "v1", "v2"] = Field(
@@ -150,6 +156,31 @@ class EngineSpec(Section):
         None, gt=0, description="memory an engine needs on each device, GiB; checked before anything starts"
     )
     extra: JsonValues = Field(default_factory=dict, description="further vllm.LLM arguments, passed as they are")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "EngineSpec":
+        owned = [key for key in self.extra if key in _ARGUMENTS_OF_OUR_OWN]
+        if owned:
+            raise ValueError(f"extra must not set {owned[0]}; {_ARGUMENTS_OF_OUR_OWN[owned[0]]}")
+        return self
+
+
+_ARGUMENTS_OF_OUR_OWN = {
+    **{
+        key: f"it is engine.{key}"
+        for key in ("dtype", "max_model_len", "max_num_seqs", "enforce_eager", "tensor_parallel_size")
+    },
+    "gpu_memory_utilization": "it is engine.gpu_memory_utilization",
+    "model": "it is engine.target",
+    "revision": "it is engine.revision",
+    "kv_cache_memory_bytes": "it is engine.kv_cache_gib",
+    "seed": "decoding is greedy, and the seed is the program's",
+    "speculative_config": "it is made from engine.drafter and space.draft_length",
+    "worker_extension_cls": "the verifier is reached through it",
+    "enable_prefix_caching": "timed legs are decoded without it",
+    "disable_log_stats": "fixed work is asserted from vLLM's counters",
+    "per_request_spec_decode_metrics": "accepted tokens are counted from it",
+}
 
 
 class SpaceSpec(Section):
@@ -251,9 +282,11 @@ class StudySpec(Section):
     workers: WorkersSpec = Field(default_factory=WorkersSpec)
 
     @model_validator(mode="after")
-    def _local_is_simulated(self) -> "StudySpec":
+    def _measurable(self) -> "StudySpec":
         if self.workers.pool == "local" and self.engine.kind != "simulated":
             raise ValueError("workers.pool local runs only engine.kind simulated, got vllm; use workers.pool ray")
+        if self.engine.extra.get("async_scheduling"):
+            raise ValueError("engine.extra must not set async_scheduling; rounds are counted without overlapping steps")
         return self
 
     def plan_digest(self) -> str:

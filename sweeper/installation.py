@@ -1,4 +1,4 @@
-"""Are our four packages really ours? They have plain names, so that a folder or another package can shadow them.
+"""Are our four packages really ours, and what is torch built for? A folder or another package can shadow plain names.
 
 Asked by doctor, by a run before it starts and by each worker; imports nothing of ours.
 """
@@ -64,3 +64,11 @@ def package_problems() -> list[str]:
 def _providers() -> Mapping[str, Sequence[str]]:
     """Looking through a large environment takes a second, and what is installed does not change under a process."""
     return importlib.metadata.packages_distributions()
+
+
+def built_for_cpu() -> bool:
+    """Whether the installed torch, and so vLLM, is the build without accelerators; read from metadata, not imported."""
+    try:
+        return importlib.metadata.version("torch").endswith("+cpu")
+    except importlib.metadata.PackageNotFoundError:
+        return False

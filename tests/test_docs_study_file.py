@@ -100,7 +100,7 @@ def study(**values: str) -> str:
         {"budget": "[.inf]"},
         {"budget": '["inf"]'},
         {"cap": "[0, inf]"},
-        {"extra": "{seed: 1}"},
+        {"extra": "{block_size: 16}"},
     ],
 )
 def test_what_is_allowed_in_words_is_allowed(values: dict[str, str]) -> None:
@@ -157,4 +157,4 @@ def test_the_settings_that_may_change_are_those_the_page_names(line: str, same_p
     assert (load_spec(f"{study()}{line}\n", origin="test").plan_digest() == plan) is same_plan
     assert load_spec(study(name="other"), origin="test").plan_digest() == plan
     assert load_spec(study(budget="[0, 1]"), origin="test").plan_digest() != plan
-    assert load_spec(study(extra="{}, dtype: float32"), origin="test").plan_digest() != plan
+    assert load_spec(study(extra="{block_size: 32}"), origin="test").plan_digest() != plan

@@ -6,6 +6,7 @@ Reads a model's config.json, never its weights; knows nothing of how drafts are 
 import hashlib
 import importlib.util
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -170,14 +171,19 @@ def pair_problem(drafter: DrafterSpec, *, draft_length: int, target: Path, model
 
 
 def _file_of_class(path: str) -> Path:
-    module = path.rpartition(".")[0]
+    module, _, name = path.rpartition(".")
     try:
         found = importlib.util.find_spec(module)
     except ImportError as error:  # a package above it is not there, or cannot be imported
         raise ModelNotFoundError(f"the module {module} of drafter {path} cannot be found ({error})") from error
-    if found is None or found.origin is None or not Path(found.origin).is_file():
+    if found is None:
         raise ModelNotFoundError(f"there is no module {module} for drafter {path}; install it, or correct the name")
-    return Path(found.origin)
+    if found.origin is None or not Path(found.origin).is_file():
+        raise ModelNotFoundError(f"the module {module} of drafter {path} is not a file; name a class of a Python file")
+    file = Path(found.origin)
+    if not re.search(rf"\b{re.escape(name)}\b", file.read_text("utf-8", errors="replace")):
+        raise ModelNotFoundError(f"{file} has no class {name} for drafter {path}; correct the name")
+    return file
 
 
 def _config(folder: Path) -> dict[str, Any]:

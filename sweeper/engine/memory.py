@@ -15,12 +15,14 @@ from sweeper.engine.embedded import embedded_folder
 from sweeper.engine.embedded_drafter import drafter_folder
 from sweeper.engine.models import EMBEDDED, EMBEDDED_DRAFTER
 from sweeper.engine.weights import missing_weights, weight_files
+from sweeper.installation import built_for_cpu
 from sweeper.machine import GIB, Accelerator, accelerators, total_memory_gib
 
 # for activations, graphs and the runtime; a CPU engine of 135M parameters took 1.1 GiB beyond weights and cache
 HEADROOM_GIB = 2.0
 _VALUE_BYTES = {"float32": 4}  # others: 2
 
+STATED = "stated in the study"
 Device = Literal["accelerator", "cpu"]
 
 
@@ -73,13 +75,13 @@ def memory_need(spec: StudySpec, machine: Machine, *, cache: Path) -> MemoryNeed
     tensor_parallel = spec.engine.tensor_parallel_size
     if on_cpu:
         whole = None if estimate is None else estimate * tensor_parallel
-        return MemoryNeed("cpu", count, stated or whole, 1.0, "stated in the study" if stated else how)
+        return MemoryNeed("cpu", count, stated or whole, 1.0, STATED if stated else how)
     return MemoryNeed(
         "accelerator",
         count * tensor_parallel,
         stated or estimate,
         spec.engine.gpu_memory_utilization,
-        "stated in the study" if stated else how,
+        STATED if stated else how,
     )
 
 
@@ -114,6 +116,16 @@ def memory_problem(study: str, need: MemoryNeed, machine: Machine) -> str | None
     return (
         f"{needs}, {len(large)} of the {len(found)} here are that large ({listed}); use larger ones, or a higher "
         "engine.tensor_parallel_size with a lower engine.memory_gib_per_device"
+    )
+
+
+def build_problem(study: str, need: MemoryNeed) -> str | None:
+    """Why the installed vLLM cannot use the accelerators that ``study`` needs, in one sentence, or None."""
+    if need.device == "cpu" or not built_for_cpu():
+        return None
+    return (
+        f"study {study} needs accelerators, and the vLLM installed here is the build for CPUs; "
+        "run make setup with ASD_SWEEP_DEVICE=gpu"
     )
 
 
@@ -156,10 +168,11 @@ def _cpu_problem(study: str, need: MemoryNeed, machine: Machine) -> str | None:
     whole = need.gib_per_device * need.devices
     if whole <= machine.memory_gib:
         return None
+    lower = "engine.memory_gib_per_device if it needs less" if need.how == STATED else "engine.kv_cache_gib"
     each = "" if need.devices == 1 else f" ({need.devices} workers of {need.gib_per_device:.1f} GiB)"
     return (
         f"study {study} needs {whole:.1f} GiB of memory{each}, this machine has {machine.memory_gib:.1f} GiB; "
-        "use a machine with more, or lower workers.count or engine.kv_cache_gib"
+        f"use a machine with more, or lower workers.count or {lower}"
     )
 
 

@@ -5,6 +5,7 @@ A name is "embedded", "embedded-drafter", a folder, or a hub id; knows nothing o
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 
 from studies.errors import ModelNotFoundError, SpecError
 from sweeper.engine.embedded import FETCH_HINT, embedded_folder, fetch_embedded, read_manifest
@@ -137,4 +138,5 @@ def _described(folder: Path, cache: Path, **known: str) -> ResolvedModel:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return shorten(line, 200, placeholder=" ...")

@@ -5,6 +5,7 @@ from collections.abc import MutableMapping
 
 from studies.spec import EngineSpec
 from sweeper.engine.drafters import METHODS, Runner, requirement_problem
+from sweeper.installation import built_for_cpu
 from sweeper.machine import list_gpus
 from sweeper.verifier.settings import WANTED_VARIABLE
 
@@ -14,7 +15,7 @@ INTERPRETER_VARIABLE = "TRITON_INTERPRET"
 
 def has_triton() -> bool:
     """Whether Triton's kernels, and so vLLM's V2 model runner, can run here: on a GPU, or interpreted."""
-    return bool(list_gpus()) or os.environ.get(INTERPRETER_VARIABLE) == "1"
+    return (bool(list_gpus()) and not built_for_cpu()) or os.environ.get(INTERPRETER_VARIABLE) == "1"
 
 
 def chosen_runner(spec: EngineSpec, *, triton: bool) -> Runner:
@@ -34,12 +35,14 @@ def runner_problem(spec: EngineSpec, *, triton: bool | None = None) -> str | Non
     """Why the engine's model runner cannot be had here or cannot draft with the method, in one sentence, or None."""
     able = has_triton() if triton is None else triton
     runner = chosen_runner(spec, triton=able)
-    if runner == "v2" and not able:
+    problem = requirement_problem(spec.drafter, runner=runner)
+    if problem is None and runner == "v2" and not able:
         return (
-            f"drafter method {spec.drafter.method} under vLLM's V2 model runner needs Triton and so a GPU, and this "
-            "machine has none; the study can be validated and planned (--dry-run), not started here"
+            f"drafter method {spec.drafter.method} under vLLM's V2 model runner needs Triton and so a GPU that the "
+            "installed vLLM can use, and there is none here; the study can be validated and planned (--dry-run), not "
+            "started"
         )
-    return requirement_problem(spec.drafter, runner=runner)
+    return problem
 
 
 def variables(spec: EngineSpec, *, cores: int) -> dict[str, str]:

@@ -78,7 +78,7 @@ def engine_obstacles(spec: StudySpec, settings: Settings) -> list[AsdSweepError]
     if spec.engine.kind == "simulated":
         return []
     from sweeper.engine.drafters import requirement_problem
-    from sweeper.engine.memory import memory_need, memory_problem, this_machine
+    from sweeper.engine.memory import build_problem, memory_need, memory_problem, this_machine
     from sweeper.engine.vllm_environment import runner_problem
     from sweeper.verifier.compat import installed_version, version_problem
 
@@ -93,6 +93,7 @@ def engine_obstacles(spec: StudySpec, settings: Settings) -> list[AsdSweepError]
     problems = (
         requirement_problem(spec.engine.drafter, vllm_version=version),
         memory_problem(spec.name, need, machine),
+        build_problem(spec.name, need),
         runner_problem(spec.engine),
     )
     told = dict.fromkeys(problem for problem in problems if problem is not None)  # two may find the same

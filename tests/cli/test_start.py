@@ -307,11 +307,24 @@ def test_a_preset_is_refused_on_gpus_that_are_too_small_or_too_few(
 
 
 @needs_vllm
+def test_a_machine_with_gpus_and_a_vllm_for_cpus_is_refused_before_anything_is_fetched(
+    asd_sweep: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_with(("Large card", 96 * 1024), folder=asd_sweep.folder, monkeypatch=monkeypatch)
+    monkeypatch.setattr("sweeper.installation.importlib.metadata.version", lambda _: "2.13.0+cpu")
+    nothing_is_fetched(monkeypatch)
+    code, line = asd_sweep.fails("start", "--study", "llama-3.1-8b-medusa", "--json")
+    assert code == 2
+    assert "the vLLM installed here is the build for CPUs; run make setup with ASD_SWEEP_DEVICE=gpu" in line
+
+
+@needs_vllm
 @pytest.mark.parametrize("preset", ACCELERATED)
 def test_a_machine_that_holds_a_preset_is_not_refused_for_it(
     asd_sweep: CommandLine, preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine_with(*[("Large card", 96 * 1024)] * 8, folder=asd_sweep.folder, monkeypatch=monkeypatch)
+    monkeypatch.setattr("sweeper.installation.importlib.metadata.version", lambda _: "2.13.0")  # torch for GPUs
     settings = Settings(cache_folder=asd_sweep.folder / "cache")
     assert run_module.engine_obstacles(load_preset(preset), settings) == []
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,9 @@ def test_a_class_is_named_and_further_keys_are_passed_on() -> None:
         ("method: medusa", "method medusa needs a drafter model; add drafter.model"),
         ("method: suffix, model: a/b", "method suffix drafts without a model; remove drafter.model"),
         ("method: custom_class, model: a/b", "needs a Python class; write drafter.model as module.Class"),
-        ("method: custom_class, model: a.B, revision: x", "revision is for hub models, and a class has none"),
+        ("method: custom_class, model: a.B, revision: x", "and method custom_class has none; remove it"),
+        ("method: ngram, revision: main", "revision is for a drafter model from the hub, and method ngram has none"),
+        ("method: draft_model, model: ''", "at least 1 character"),
         ("extra: {num_speculative_tokens: 3}", "extra must not set num_speculative_tokens; it is space.draft_length"),
         ("extra: {model: x}", "extra must not set model; it is drafter.model"),
         ("extra: {a: .inf}", "JSON"),
@@ -269,3 +272,25 @@ def test_a_class_whose_module_is_not_there_is_one_line(tmp_path: Path, name: str
 
 def test_a_method_without_a_model_has_nothing_to_resolve(tmp_path: Path) -> None:
     assert resolve_drafter(DrafterSpec(), cache=tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ("speculative_config: {method: ngram}", "it is made from engine.drafter and space.draft_length"),
+        ("worker_extension_cls: x.Y", "the verifier is reached through it"),
+        ("max_model_len: 64", "it is engine.max_model_len"),
+        ("enable_prefix_caching: true", "timed legs are decoded without it"),
+        ("async_scheduling: true", "rounds are counted without overlapping steps"),
+    ],
+)
+def test_an_engine_argument_that_a_measurement_rests_on_cannot_be_overridden(extra: str, said: str) -> None:
+    text = study_with("method: ngram") + f"  extra: {{{extra}}}\n"
+    with pytest.raises(SpecError, match=re.escape(said)):
+        load_spec(text, origin="test")
+
+
+def test_a_name_that_is_not_in_its_module_is_one_line(tmp_path: Path) -> None:
+    drafter = DrafterSpec(method="custom_class", model=CLASS.rpartition(".")[0] + ".NoSuch")
+    with pytest.raises(ModelNotFoundError, match="has no class NoSuch"):
+        resolve_drafter(drafter, cache=tmp_path)

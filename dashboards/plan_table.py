@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dashboards.wording import NOT_MEASURED, duration
+from dashboards.wording import NOT_MEASURED, counted, duration
 
 _TERMS = "Losses are points of accuracy, excluded one-sided at 95 % with power 80 % when the true change is none."
 
@@ -28,7 +28,7 @@ def plan_table(plan: Mapping[str, Any]) -> RenderableType:
 
 def _work(plan: Mapping[str, Any]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column(f"{plan['cells']} cells, {plan['draft_lengths']} draft lengths")
+    table.add_column(f"{counted(plan['cells'], 'cell')}, {counted(plan['draft_lengths'], 'draft length')}")
     table.add_column("expected", justify="right")
     table.add_column("at most", justify="right")
     for purpose, count in plan["legs"].items():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboards.wording import bracketed, controls_text, duration, plus_minus, signed
+from dashboards.wording import bracketed, controls_text, counted, duration, plus_minus, signed
 
 
 @pytest.mark.parametrize(("value", "text"), [(1.25, "+1.2"), (-0.04, "0.0"), (0.0, "0.0"), (-3.0, "-3.0"), (None, "-")])
@@ -30,3 +30,7 @@ def test_durations(seconds, text):
 def test_any_control_of_zero_is_strict():
     assert controls_text({"budget": 8, "gate": 0, "block_cap": "inf"}) == "strict"
     assert controls_text({"budget": "inf", "gate": 0.25, "block_cap": 2}) == "inf, 0.25, 2"
+
+
+def test_a_number_of_one_has_a_noun_in_the_singular():
+    assert [counted(n, "draft length") for n in (0, 1, 2)] == ["0 draft lengths", "1 draft length", "2 draft lengths"]

@@ -68,7 +68,7 @@ def measure(method: str, models: Path) -> Row:
     """One engine: strict and ASD on the same prompts, then strict against a budget of 0."""
     from studies.controls import STRICT, Controls
     from studies.legs import Role
-    from studies.spec import DrafterSpec, EngineSpec
+    from studies.spec_engine import DrafterSpec, EngineSpec
     from sweeper.engine.base import Decoded, DecodeOptions
     from sweeper.engine.drafters import resolve_drafter
     from sweeper.engine.models import resolve_model

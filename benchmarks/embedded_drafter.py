@@ -20,7 +20,8 @@ from typing import Any
 from studies.controls import STRICT, Controls
 from studies.legs import BlockTrace, Role
 from studies.slices import Problem
-from studies.spec import DataSpec, DrafterSpec, EngineSpec
+from studies.spec import DataSpec
+from studies.spec_engine import DrafterSpec, EngineSpec
 from sweeper.engine.base import Decoded, DecodeOptions
 from sweeper.measure.prompts import chat_messages
 from sweeper.measure.tasks.generator import generate_problems

@@ -11,7 +11,7 @@ import torch
 
 from studies.errors import UsageError
 from studies.slices import EXEMPLARS, INTERVALS
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from studies.statistics import Interval, gain_interval
 from sweeper.cli import failures
 from sweeper.cli.app import app

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from studies.errors import ModelNotFoundError
-from studies.spec import MODEL_OF_METHOD, DrafterSpec
+from studies.spec_engine import MODEL_OF_METHOD, DrafterSpec
 from sweeper.engine.models import ResolvedModel, resolve_model
 
 Runner = Literal["v1", "v2"]

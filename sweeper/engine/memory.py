@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from studies.spec import EngineSpec, StudySpec
+from studies.spec import StudySpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.embedded import embedded_folder
 from sweeper.engine.embedded_drafter import drafter_folder
 from sweeper.engine.models import EMBEDDED, EMBEDDED_DRAFTER

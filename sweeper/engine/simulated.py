@@ -15,7 +15,7 @@ import numpy as np
 from studies.controls import STRICT, Controls, GateUnit
 from studies.errors import EngineError, SpecError
 from studies.legs import BlockTrace, Role
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.base import Decoded, DecodeOptions, EngineFacts
 from sweeper.engine.simulated_model import Habits, SyntheticModel
 from sweeper.engine.simulated_round import Block, Running, propose, verify

@@ -13,7 +13,7 @@ from typing import Any
 from studies.controls import STRICT, Controls, GateUnit, number_to_json
 from studies.errors import EngineError
 from studies.legs import BlockTrace, Role
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.accounting import request_counts
 from sweeper.engine.base import Decoded, DecodedRequest, DecodeOptions, EngineFacts
 from sweeper.engine.drafters import METHODS

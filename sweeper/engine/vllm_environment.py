@@ -3,7 +3,7 @@
 import os
 from collections.abc import MutableMapping
 
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.drafters import METHODS, Runner, requirement_problem
 from sweeper.installation import built_for_cpu
 from sweeper.machine import list_gpus

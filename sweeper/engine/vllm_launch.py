@@ -3,7 +3,7 @@
 from typing import Any
 
 from studies.errors import EngineError, EngineOutOfMemoryError
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.drafters import pair_problem, requirement_problem, speculative_config
 from sweeper.engine.models import ResolvedModel
 from sweeper.engine.vllm_environment import explain_start_failure, prepare, runner_problem

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from studies.errors import DataError
 from studies.legs import LegOrder, LegPayload, LegRecord, Purpose, RequestRecord, hash_tokens
 from studies.slices import Problem
-from studies.spec import EngineSpec, ProtocolSpec
+from studies.spec import ProtocolSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.base import DecodedRequest, DecodeOptions, Engine
 from sweeper.measure.grading import grade_gsm8k
 from sweeper.measure.prompts import chat_messages

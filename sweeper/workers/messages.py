@@ -6,7 +6,8 @@ from typing import Any, Literal
 from studies.controls import GateUnit
 from studies.legs import LegOrder, LegRecord
 from studies.slices import Problem
-from studies.spec import EngineSpec, ProtocolSpec
+from studies.spec import ProtocolSpec
+from studies.spec_engine import EngineSpec
 
 FailureKind = Literal["infrastructure", "out_of_memory", "configuration", "engine"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from studies.controls import STRICT, Controls
 from studies.legs import BlockTrace, Role, hash_of, hash_tokens
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.base import Decoded, DecodedRequest, DecodeOptions, Engine
 from sweeper.engine.simulated import SimulatedEngine
 from tests.verifier.literal_algorithm import algorithm_1

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from studies.spec import EngineSpec, WorkersSpec
+from studies.spec import WorkersSpec
+from studies.spec_engine import EngineSpec
 from sweeper.workers.local import LocalPool
 from sweeper.workers.messages import LegDone, WorkerEvent, WorkerFailed, WorkerReady
 from sweeper.workers.pool import Pool

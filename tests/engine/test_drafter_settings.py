@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from studies.errors import ModelNotFoundError, SpecError, UsageError
-from studies.spec import MODEL_OF_METHOD, DrafterSpec, StudySpec
+from studies.spec import StudySpec
+from studies.spec_engine import MODEL_OF_METHOD, DrafterSpec
 from studies.spec_file import load_spec
 from sweeper.engine.drafters import (
     METHODS,

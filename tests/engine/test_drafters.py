@@ -18,7 +18,7 @@ import tiny_models
 
 from studies.controls import STRICT, Controls
 from studies.legs import BlockTrace, Role
-from studies.spec import DrafterSpec, EngineSpec
+from studies.spec_engine import DrafterSpec, EngineSpec
 from sweeper.engine.base import Decoded, DecodeOptions
 from sweeper.engine.embedded import embedded_folder
 from tests.engine import scripted_drafter

@@ -7,7 +7,7 @@ import pytest
 from studies.controls import STRICT, Controls
 from studies.errors import EngineError, SpecError
 from studies.legs import Role
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.base import Decoded, DecodeOptions
 from sweeper.engine.simulated import SimulatedEngine
 from sweeper.engine.simulated_text import END, MARK

@@ -7,7 +7,7 @@ import pytest
 
 from studies.controls import STRICT, Controls
 from studies.legs import Role
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.base import Decoded, DecodeOptions
 from tests.engine.questions import gsm8k_prompts
 from tests.engine.vllm_fixture import EngineProcess

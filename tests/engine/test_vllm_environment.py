@@ -2,7 +2,7 @@
 
 import pytest
 
-from studies.spec import DrafterSpec, EngineSpec
+from studies.spec_engine import DrafterSpec, EngineSpec
 from sweeper.engine.vllm_environment import chosen_runner, explain_start_failure, prepare, runner_problem, variables
 
 

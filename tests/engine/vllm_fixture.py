@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.base import Decoded, DecodeOptions, EngineFacts
 
 START_SECONDS = 300

@@ -7,7 +7,7 @@ import pytest
 from studies.controls import STRICT, Controls
 from studies.errors import DataError
 from studies.legs import LegOrder, LegRecord, Purpose, Role, hash_tokens
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.simulated import SimulatedEngine
 from sweeper.measure.leg import Workload, build_workload, decode_leg, options_for
 from tests.workers.ordering import ASD_LEG, GRADED_LEG, PROTOCOL, STRICT_LEG, problems

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from tests.online.server import CALL_SECONDS, EXTENSION, SPECULATIVE
 
 ROOMY: dict[str, Any] = {"enable_prefix_caching": False}

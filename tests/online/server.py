@@ -24,7 +24,7 @@ from typing import Any
 
 import httpx
 
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.models import resolve_model
 from sweeper.engine.vllm_environment import variables
 

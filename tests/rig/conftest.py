@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tiny_models
 
-from studies.spec import DrafterSpec, EngineSpec
+from studies.spec_engine import DrafterSpec, EngineSpec
 from sweeper.engine.models import resolve_model
 from tests.engine.vllm_fixture import EngineProcess, model_cache
 

@@ -12,7 +12,7 @@ from storage.database import open_database
 from storage.lock import study_lock
 from studies.errors import DataError, EngineError, ModelNotFoundError, StudyLockedError, StudyMismatchError, UsageError
 from studies.legs import LegOrder
-from studies.spec import EngineSpec
+from studies.spec_engine import EngineSpec
 from sweeper.run.prepare import prepare
 from sweeper.run.study import check_engine, make_pool, run_study
 from sweeper.settings import Settings

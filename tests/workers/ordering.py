@@ -6,7 +6,8 @@ from typing import Any
 from studies.controls import Controls
 from studies.legs import LegOrder, Purpose, Role
 from studies.slices import Problem
-from studies.spec import EngineSpec, ProtocolSpec
+from studies.spec import ProtocolSpec
+from studies.spec_engine import EngineSpec
 from sweeper.measure.tasks.generator import generate_problems
 from sweeper.workers.messages import WorkerOrder
 

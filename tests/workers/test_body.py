@@ -7,7 +7,8 @@ import pytest
 
 from studies.controls import Controls
 from studies.errors import EngineError, EngineOutOfMemoryError, UsageError
-from studies.spec import EngineSpec, ProtocolSpec
+from studies.spec import ProtocolSpec
+from studies.spec_engine import EngineSpec
 from sweeper.engine.simulated import SimulatedEngine
 from sweeper.workers import body as body_module
 from sweeper.workers.body import WorkerBody

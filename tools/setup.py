@@ -90,6 +90,14 @@ def companions_to_remove(broken: Sequence[str], installed: Sequence[str], device
     return list(installed if device == "cpu" and "torchvision" in broken else broken)
 
 
+def is_not_offered(errors: str) -> bool:
+    """Whether pip's errors about one package may mean that its sources lack it.
+
+    Where a constraint names the package, pip calls the same a conflict.
+    """
+    return "No matching distribution" in errors or "ResolutionImpossible" in errors
+
+
 def install_packages(environment: Environment, device: str) -> None:
     """torch (its CPU build without a GPU), vLLM, the project (editable) and its tools; then no broken companions.
 
@@ -98,7 +106,7 @@ def install_packages(environment: Environment, device: str) -> None:
     index: list[str] = []
     if device == "cpu":
         errors = environment.pip("install", "--no-input", TORCH_CPU)
-        if "No matching distribution" in errors:
+        if is_not_offered(errors):
             say(f"pip's own sources do not offer {TORCH_CPU}; using PyTorch's index {TORCH_CPU_INDEX}")
             index = ["--extra-index-url", TORCH_CPU_INDEX]
         if errors:

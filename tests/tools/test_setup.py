@@ -169,8 +169,13 @@ def test_an_environment_is_usable_once_made_and_not_while_pip_is_torn(environmen
 @pytest.mark.slow
 def test_pip_s_errors_come_back_and_all_its_output_is_logged(environment: Any) -> None:
     errors = environment.pip("install", "--no-index", "--find-links", str(environment.folder), "torch==2.13.0+cpu")
-    assert "No matching distribution" in errors  # what makes setup turn to PyTorch's own index
+    assert setup.is_not_offered(errors)  # what makes setup turn to PyTorch's own index
     assert "No matching distribution" in environment.log.read_text()
+    constraints = environment.folder / "constraints.txt"
+    constraints.write_text("not-a-package-at-all<=9\n")
+    constrained = environment.pip("install", "--no-index", "-c", str(constraints), "not-a-package-at-all==1.0")
+    assert setup.is_not_offered(constrained)  # pip calls this a conflict
+    assert not setup.is_not_offered(environment.pip("install", "--no-such-option"))
     assert environment.pip("--version") == ""
     with pytest.raises(setup.SetupError, match=r"could not install it .*asd-sweep-setup\.log"):
         environment.install("it", "--no-index", "not-a-package-at-all")

@@ -60,23 +60,26 @@ class Ledger:
         return line is not None and not line.finished
 
     def open(self, request_id: str, controls: RequestControls, *, stop_tokens: Iterable[int] = ()) -> None:
-        """Start a request's line. A finished request of the same id is a different one and loses its line."""
+        """Start a request's line. A finished request of the same id is a different one and loses its line.
+
+        Everything written goes one way, to the device; the host does not wait for it.
+        """
         old = self._lines.pop(request_id, None)
         if old is not None:
             self._free.append(old.slot)
         slot = self._take_slot()
         self._lines[request_id] = _Line(slot, asd=not controls.is_strict)
         for name in ("spent", "exceptions", "blocks", "rounds", "last_exceptions", "last_regret"):
-            getattr(self, name)[slot] = 0
-        self.budget[slot] = controls.budget
-        self.gate[slot] = controls.gate
-        self.block_cap[slot] = controls.block_cap
-        self.stops[slot] = NO_STOP_TOKEN
+            getattr(self, name)[slot].fill_(0)
+        self.budget[slot].fill_(controls.budget)
+        self.gate[slot].fill_(controls.gate)
+        self.block_cap[slot].fill_(controls.block_cap)
+        self.stops[slot].fill_(NO_STOP_TOKEN)
         stops = sorted(stop_tokens)
         if len(stops) > self.stops.shape[1]:
             self.stops = torch.nn.functional.pad(self.stops, (0, len(stops) - self.stops.shape[1]), value=NO_STOP_TOKEN)
         if stops:
-            self.stops[slot, : len(stops)] = torch.tensor(stops, dtype=torch.int64, device=self.device)
+            self.stops[slot, : len(stops)].copy_(torch.tensor(stops, dtype=torch.int64), non_blocking=True)
 
     def reserve_line(self) -> int:
         """A line that belongs to no request, is strict and is never reported: for rows that are nobody's."""

@@ -39,7 +39,7 @@ class VerifierState(Verifier):
         request_id = self._requests.index_to_req_id[slot]
         if request_id not in self.ledger:
             self.open(request_id, params)
-        self._line_of_slot[slot] = self.ledger.slots([request_id])[0]
+        self._line_of_slot[slot].fill_(self.ledger.slots([request_id])[0])
         self._asd[slot] = self.ledger.uses_asd(request_id)
 
     def count_rounds(self, idx_mapping: Tensor, num_sampled: Tensor) -> None:

@@ -12,7 +12,7 @@ V2_MODULE = "vllm.v1.worker.gpu.model_runner"
 
 
 def kind_of(runner: Any) -> str:
-    """ "V1", "V2", or "" for a model runner the verifier has no adapter for."""
+    """V1, V2, or "" for a model runner the verifier has no adapter for."""
     modules = {base.__module__ for base in type(runner).__mro__}
     return "V1" if V1_MODULE in modules else "V2" if V2_MODULE in modules else ""
 

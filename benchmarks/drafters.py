@@ -2,8 +2,9 @@
 
     ASD_SWEEP_DATA=FOLDER python benchmarks/drafters.py [--json] [--only eagle3 medusa] [--models FOLDER]
 
-The target is the embedded 135M model. Heads and draft models are made by tools/tiny_models.py and kept in a folder
-of the cache. One engine at a time, each in a process of its own; counts only, no times.
+FOLDER holds GSM8K's train.jsonl; the test split stays untouched for an audit. The target is the embedded 135M model.
+Heads and draft models are made by tools/tiny_models.py and kept in a folder of the cache. One engine at a time, each
+in a process of its own; counts only, no times. Exit code 1 when one failed.
 """
 
 import argparse
@@ -13,6 +14,13 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from command import end_with
+
+from studies.errors import UsageError
+from studies.slices import Problem
+from sweeper.measure.tasks.gsm8k import read_gsm8k
+from sweeper.settings import DATA, Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -27,7 +35,10 @@ IDENTITY_PROMPTS, IDENTITY_TOKENS = 16, 24
 
 @dataclass(frozen=True)
 class Row:
-    """One drafter. Rates keep their counts: tokens and rounds of ``PROMPTS`` requests of ``TOKENS`` tokens."""
+    """One drafter. Rates keep their counts: tokens and rounds of ``PROMPTS`` requests of ``TOKENS`` tokens.
+
+    most_regret: nats that one request spent under ASD. most_in_a_block: exceptions. identical: of IDENTITY_PROMPTS.
+    """
 
     method: str
     draft_length: int
@@ -35,7 +46,7 @@ class Row:
     strict_rounds: int
     asd_rounds: int
     exceptions: int
-    largest_regret: float
+    most_regret: float
     most_in_a_block: int
     identical: int
 
@@ -64,6 +75,14 @@ def make_models(target: Path, folder: Path, methods: list[str]) -> None:
         MAKERS[method](target, folder / method, **MADE[method], **shared)
 
 
+def questions() -> list[Problem]:
+    """The first GSM8K training questions of ASD_SWEEP_DATA. Raises DataError, or UsageError when that is not set."""
+    folder = Settings.from_environment().data_folder
+    if folder is None:
+        raise UsageError(f"{DATA} is not set; it must name the folder that holds train.jsonl")
+    return list(read_gsm8k(folder, split="train")[:IDENTITY_PROMPTS])
+
+
 def measure(method: str, models: Path) -> Row:
     """One engine: strict and ASD on the same prompts, then strict against a budget of 0."""
     from studies.controls import STRICT, Controls
@@ -73,23 +92,17 @@ def measure(method: str, models: Path) -> Row:
     from sweeper.engine.drafters import resolve_drafter
     from sweeper.engine.models import resolve_model
     from sweeper.engine.vllm_engine import VllmEngine
-    from sweeper.measure.tasks.gsm8k import read_gsm8k
-    from sweeper.settings import DATA, Settings
 
-    settings = Settings.from_environment()
-    if settings.data_folder is None:
-        raise SystemExit(f"{DATA} must name the folder that holds gsm8k/test.jsonl")
-    questions = read_gsm8k(settings.data_folder / "gsm8k", split="test")[:IDENTITY_PROMPTS]
     model = str(models / method) if method in MADE else CLASS if method == "custom_class" else None
     drafter = DrafterSpec(method=method, model=model)
-    cache = settings.cache_folder
+    cache = Settings.from_environment().cache_folder
     engine = VllmEngine(
         EngineSpec(drafter=drafter),
         draft_length=LENGTHS[method],
         target=resolve_model("embedded", cache=cache, revision=None),
         drafter=resolve_drafter(drafter, cache=cache),
     )
-    prompts = [(p.problem_id, engine.render([{"role": "user", "content": p.question}])) for p in questions]
+    prompts = [(p.problem_id, engine.render([{"role": "user", "content": p.question}])) for p in questions()]
 
     def decode(controls: Controls, count: int, tokens: int, *, strict: bool = False, trace: bool = False) -> Decoded:
         role = Role.STRICT if strict else Role.ASD
@@ -110,7 +123,7 @@ def measure(method: str, models: Path) -> Row:
         strict_rounds=sum(r.rounds for r in strict.requests),
         asd_rounds=sum(r.rounds for r in asd.requests),
         exceptions=sum(r.exceptions for r in asd.requests),
-        largest_regret=max(r.regret_spent for r in asd.requests),
+        most_regret=max(r.regret_spent for r in asd.requests),
         most_in_a_block=max(taken),
         identical=sum(a.token_ids == b.token_ids for a, b in zip(reference.requests, zero.requests, strict=True)),
     )
@@ -130,7 +143,9 @@ def in_a_process(method: str, models: Path) -> Row | str:
 
 def table(rows: dict[str, Row | str]) -> str:
     """The rows as a Markdown table; a drafter that failed has its reason."""
-    head = "| method | K | accepted length, strict | ASD | exceptions a request | largest regret | B = 0 identical |"
+    head = (
+        "| method | K | accepted length, strict | ASD | exceptions a request | most regret of one | B = 0 identical |"
+    )
     lines = [head, "|---|---|---|---|---|---|---|"]
     for method, row in rows.items():
         if isinstance(row, str):
@@ -139,12 +154,12 @@ def table(rows: dict[str, Row | str]) -> str:
         lines.append(
             f"| `{method}` | {row.draft_length} | {row.strict_length:.2f} ({row.tokens}/{row.strict_rounds}) "
             f"| {row.asd_length:.2f} ({row.tokens}/{row.asd_rounds}) | {row.exceptions / PROMPTS:.1f} "
-            f"| {row.largest_regret:.2f} | {row.identical} of {IDENTITY_PROMPTS} |"
+            f"| {row.most_regret:.2f} | {row.identical} of {IDENTITY_PROMPTS} |"
         )
     return "\n".join(lines)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=LENGTHS, help="these methods only")
     parser.add_argument("--models", type=Path, help="folder of the drafters; made where missing")
@@ -152,13 +167,13 @@ def main() -> None:
     parser.add_argument("--engine", choices=LENGTHS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     from sweeper.engine.models import resolve_model
-    from sweeper.settings import Settings
 
     cache = Settings.from_environment().cache_folder
     models = arguments.models or cache / "drafters"
     if arguments.engine:
         print(json.dumps(asdict(measure(arguments.engine, models))))
-        return
+        return 0
+    questions()  # find out before models are made
     methods = arguments.only or list(LENGTHS)
     make_models(resolve_model("embedded", cache=cache, revision=None).path, models, methods)
     rows: dict[str, Row | str] = {}
@@ -170,6 +185,8 @@ def main() -> None:
     else:
         print(f"(B, g, M) = {PAPER}, {PROMPTS} prompts of {TOKENS} tokens\n\n{table(rows)}")
 
+    return 1 if any(isinstance(row, str) for row in rows.values()) else 0
+
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from command import end_with, positive
+
 from studies.controls import STRICT, Controls
 from studies.legs import BlockTrace, Role
 from studies.slices import Problem
@@ -231,12 +233,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--drafter", default="embedded-drafter", help="draft model: a folder, a hub id, or a name")
     parser.add_argument("--method", default="draft_model", help="vLLM's method for that drafter")
-    parser.add_argument("--lengths", type=int, nargs="+", default=[3, 5], metavar="K", help="draft lengths")
-    parser.add_argument("--prompts", type=int, default=8, help="prompts of each kind, decoded together")
+    parser.add_argument("--lengths", type=positive, nargs="+", default=[3, 5], metavar="K", help="draft lengths")
+    parser.add_argument("--prompts", type=positive, default=8, help="prompts of each kind, decoded together")
     parser.add_argument("--few-shot", type=int, default=2, help="worked examples before each problem")
     parser.add_argument("--level", type=int, default=1, help="level of the built-in problems")
-    parser.add_argument("--tokens", type=int, default=64, help="new tokens of each prompt, end-of-sequence ignored")
-    parser.add_argument("--repeats", type=int, default=2, help="timed rounds")
+    parser.add_argument("--tokens", type=positive, default=64, help="new tokens of each prompt; no early end")
+    parser.add_argument("--repeats", type=positive, default=2, help="timed rounds")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of the table")
     wanted = parser.parse_args()
     settings = Settings.from_environment()
@@ -266,4 +268,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

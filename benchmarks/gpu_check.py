@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
     try:
         import torch
-        import triton  # noqa: F401
+        import triton  # noqa: F401  # only whether it is there; the kernels import it themselves
     except ImportError as error:
         print(f"gpu_check needs torch and triton, and {error.name} is not installed", file=sys.stderr)
         return 2
@@ -218,7 +218,7 @@ def time_shape(shape: Any, device: Any) -> list[Timing]:
         for name, way in ways.items():
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             flush.zero_()
-            torch.cuda._sleep(SLEEP_CYCLES)
+            torch.cuda._sleep(SLEEP_CYCLES)  # torch has no public way to keep the GPU busy until all is queued
             begin.record()
             queued = time.perf_counter()
             way()

@@ -184,13 +184,14 @@ def run(server: Any, prompts: Sequence[str], *, tokens: int, concurrency: int) -
 
 def main() -> int:
     """Start a server on the embedded model, run, print the report."""
+    from benchmarks.command import positive
     from sweeper.measure.tasks.generator import generate_problems
     from tests.online.server import Server, embedded_model
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=200)
-    parser.add_argument("--tokens", type=int, default=96, help="new tokens of each request")
-    parser.add_argument("--concurrency", type=int, default=8, help="clients at a time")
+    parser.add_argument("--requests", type=positive, default=200)
+    parser.add_argument("--tokens", type=positive, default=96, help="new tokens of each request")
+    parser.add_argument("--concurrency", type=positive, default=8, help="clients at a time")
     parser.add_argument("--dtype", default="bfloat16", help="of the model")
     parser.add_argument("--seed", type=int, default=1, help="of the problems that are asked")
     arguments = parser.parse_args()

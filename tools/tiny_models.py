@@ -284,7 +284,12 @@ def main() -> None:
         parser.error(f"{kind} takes no --{sorted(wrong)[0].replace('_', '-')}")
     if kind == "target" and "layers" not in given:
         parser.error("target needs --layers")
-    print(MAKERS[kind](target.expanduser(), out.expanduser(), dtype=dtype, **given))
+    if not (target.expanduser() / "config.json").is_file():
+        parser.error(f"{target} has no config.json; give the folder of a Hugging Face model")
+    try:
+        print(MAKERS[kind](target.expanduser(), out.expanduser(), dtype=dtype, **given))
+    except ValueError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def read_weights(folder: Path) -> Weights:
     for file in sorted(folder.glob("*.safetensors")):
         weights.update(load_file(file))
     if not weights:
-        raise SystemExit(f"{folder} has no *.safetensors; give the folder of a Hugging Face model")
+        raise ValueError(f"{folder} has no *.safetensors; give the folder of a Hugging Face model")
     return weights
 
 
@@ -59,11 +59,11 @@ def write_model(
 def keep_layers(config: dict[str, Any], weights: Weights, count: int) -> tuple[dict[str, Any], Weights]:
     """A model of ``count`` layers spread evenly over the given one's; its first and last are among them.
 
-    Raises SystemExit for a count the model does not have.
+    Raises ValueError for a count the model does not have.
     """
     have = int(config["num_hidden_layers"])
     if not 1 <= count <= have:
-        raise SystemExit(f"layers must be between 1 and {have}, got {count}")
+        raise ValueError(f"layers must be between 1 and {have}, got {count}")
     chosen = [round(i * (have - 1) / max(1, count - 1)) for i in range(count)]
     kept = {name: tensor for name, tensor in weights.items() if not name.startswith(LAYERS)}
     for new, old in enumerate(chosen):
@@ -78,7 +78,7 @@ def keep_vocabulary(config: dict[str, Any], weights: Weights, count: int | None)
         return config, weights
     have = int(config["vocab_size"])
     if not 8 <= count <= have:
-        raise SystemExit(f"vocabulary must be between 8 and {have}, got {count}")
+        raise ValueError(f"vocabulary must be between 8 and {have}, got {count}")
     cut = {name: t[:count] if name in (EMBEDDING, "lm_head.weight") else t for name, t in weights.items()}
     return {**config, "vocab_size": count}, cut
 

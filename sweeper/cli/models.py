@@ -39,6 +39,8 @@ def fetch_command(
     from sweeper.engine.models import EMBEDDED, EMBEDDED_DRAFTER, fetch_embedded
 
     settings = Settings.from_environment()
+    if revision is not None and name in (EMBEDDED, EMBEDDED_DRAFTER):
+        raise UsageError(f"--revision is for hub ids, and {name!r} is made here; leave it out")
     if name == EMBEDDED:
         fetch_embedded(settings.cache_folder, progress=_progress, force=force)
     elif name == EMBEDDED_DRAFTER:

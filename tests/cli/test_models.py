@@ -60,3 +60,13 @@ def test_fetching_into_a_cache_that_cannot_be_written_is_one_line(
     captured = capsys.readouterr()
     assert "ASD_SWEEP_CACHE" in captured.err
     assert json.loads(captured.out)["error"]["type"] == "ModelNotFoundError"
+
+
+@pytest.mark.parametrize("name", ["embedded", "embedded-drafter"])
+def test_a_revision_of_what_is_made_here_is_refused_before_anything_is_made(
+    cache: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(app, ["models", "fetch", name, "--revision", "main"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--revision is for hub ids" in line
+    assert not cache.exists()

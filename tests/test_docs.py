@@ -1,6 +1,5 @@
 """What the reference says is what the code does: the code map, help texts, variables, every figure of the JSON."""
 
-import importlib
 import json
 import os
 import re
@@ -11,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+import code_map
+import help_texts
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -30,10 +31,6 @@ from sweeper.run.signals import StopRequest
 from sweeper.verifier.settings import WANTED_VARIABLE
 from tests.markdown import PAGES, ROOT, codes, flat, page, section, tables
 from tests.studies.making import RELAXED, protocol, run_shared, run_trial
-
-sys.path.insert(0, str(ROOT / "tools"))  # its programs run before anything is installed, so it is no package
-code_map = importlib.import_module("code_map")
-help_texts = importlib.import_module("help_texts")
 
 CLI = "reference/cli.md"
 SMALL_STUDY = """

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 def vectors_if_here() -> Path | None:
     try:
         return shared_data(VECTORS)
-    except pytest.skip.Exception:
+    except pytest.skip.Exception:  # the generated blocks are enough without them
         return None
 
 

@@ -24,13 +24,14 @@ from sweeper.engine.embedded_drafter import (
     make_drafter,
     read_drafter,
 )
-from sweeper.engine.made_folder import MANIFEST, describe
+from sweeper.engine.made_folder import describe
 from sweeper.engine.models import resolve_model
 from sweeper.engine.teacher_texts import KEPT, load_teacher, sample, tell
 from sweeper.engine.weights import sha256_of_file
 from sweeper.measure.drafter_prompts import drafter_lessons
 from sweeper.measure.tasks.generator import LEVELS, generate_problems
 from sweeper.measure.tasks.source import SMALLEST_POOL
+from tests.engine.damage import DAMAGES, damage
 
 TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant: "
 LESSONS = Lessons(
@@ -190,15 +191,10 @@ def test_work_for_another_recipe_is_not_gone_on_with(cache: Path) -> None:
     assert any("step 2 of 6" in text for text in said)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "deleted", "manifest"])
-def test_a_damaged_drafter_is_refused_and_made_again(cache: Path, damage: str) -> None:
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_drafter_is_refused_and_made_again(cache: Path, how: str) -> None:
     folder = make_drafter(cache, LESSONS, progress=silent, recipe=RECIPE)
-    if damage == "truncated":
-        (folder / "model.safetensors").write_bytes(b"w")
-    elif damage == "deleted":
-        (folder / "tokenizer.json").unlink()
-    else:
-        (folder / MANIFEST).write_text('{"format": ')
+    damage(folder, how)
     with pytest.raises(ModelNotFoundError, match="incomplete"):
         resolve_model("embedded-drafter", cache=cache, revision=None)
     make_drafter(cache, LESSONS, progress=silent, recipe=RECIPE)

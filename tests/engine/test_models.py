@@ -15,9 +15,9 @@ from sweeper.engine.embedded import (
     find_gguf,
     read_manifest,
 )
-from sweeper.engine.made_folder import MANIFEST
 from sweeper.engine.models import resolve_model
 from sweeper.engine.weights import missing_weights, sha256_of_file, weights_sha256
+from tests.engine.damage import DAMAGES, damage
 
 try:
     find_gguf()
@@ -86,16 +86,11 @@ def test_force_converts_again(tmp_path: Path) -> None:
 
 
 @needs_gguf
-@pytest.mark.parametrize("damage", ["truncated", "deleted", "manifest"])
-def test_a_damaged_model_is_refused_and_made_again(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_model_is_refused_and_made_again(tmp_path: Path, how: str) -> None:
     convert = SmallConverter()
     folder = fetch_embedded(tmp_path, progress=silent, convert=convert)
-    if damage == "truncated":
-        (folder / "model.safetensors").write_bytes(b"w")
-    elif damage == "deleted":
-        (folder / "tokenizer.json").unlink()
-    else:
-        (folder / MANIFEST).write_text('{"format": ')
+    damage(folder, how)
     with pytest.raises(ModelNotFoundError, match="incomplete"):
         resolve_model("embedded", cache=tmp_path, revision=None)
     fetch_embedded(tmp_path, progress=silent, convert=convert)

@@ -179,7 +179,7 @@ class Server:
                 raise RuntimeError(f"the engine died, HTTP {answer.status_code}:\n{_causes(self.log())}")
             except httpx.TransportError:
                 pass
-            time.sleep(0.25)
+            time.sleep(0.25)  # between two looks; how long a start takes is not judged
         raise RuntimeError(f"the server was not ready after {START_SECONDS} s:\n{self.log()[-3000:]}")
 
     # -- the verifier -------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Server:
             refused.update(raw["refused"])
             if all(line["finished"] for line in lines.values()) or time.monotonic() > end:
                 return Drained(lines, blocks, dict(refused), raw["dropped"])
-            time.sleep(0.1)
+            time.sleep(0.1)  # between two looks at lines that are about to end
 
     def metric(self, name: str) -> float:
         """A counter of vLLM's /metrics, summed over its labels."""

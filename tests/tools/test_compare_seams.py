@@ -1,11 +1,10 @@
 """The tool that compares two vLLM source trees, on the installed vLLM and on copies of it with something changed."""
 
-import importlib
 import shutil
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import compare_seams
 import pytest
 
 from sweeper.verifier.compat import KNOWN_VERSIONS, installed_version
@@ -13,8 +12,6 @@ from sweeper.verifier.patches import ALL_SEAMS
 from tests.markdown import codes, page, section, tables
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tools"))  # a program on its own, so it is no package
-compare_seams = importlib.import_module("compare_seams")
 
 pytestmark = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 PAGE = "reference/vllm-versions.md"

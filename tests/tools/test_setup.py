@@ -1,17 +1,15 @@
 """The program behind `make setup`: what it decides, what it repeats, how it repairs a killed run."""
 
-import importlib
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import setup
+import setup_environment
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tools"))  # the program runs before anything is installed, so it is no package
-setup = importlib.import_module("setup")
-setup_environment = importlib.import_module("setup_environment")
 
 
 @pytest.mark.parametrize("version", [(3, 11, 0), (3, 12, 9), (3, 13, 1)])

@@ -174,7 +174,9 @@ def test_whatever_others_print_does_not_reach_a_json_document() -> None:
 
 
 def test_ctrl_c_ends_with_130_and_one_line() -> None:
-    ended = probe("import signal, time; signal.raise_signal(signal.SIGINT); time.sleep(60)", "--json")
+    # as in a terminal: what a shell starts in the background ignores Ctrl-C, and so would what these tests start
+    terminal = "import signal, time; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    ended = probe(terminal + "signal.raise_signal(signal.SIGINT); time.sleep(60)", "--json")
     assert (ended.returncode, ended.stderr) == (130, "asd-sweep: interrupted\n")
     assert json.loads(ended.stdout)["exit_code"] == 130
 

@@ -12,7 +12,10 @@
     |-- EngineError               the engine cannot start or decode
     |   |-- EngineOutOfMemoryError
     |   `-- CanaryError           the engine decodes, but not as it must
-    `-- WorkerLostError           a worker process died
+    |-- WorkerLostError           a worker process died
+    |-- ArtifactRefusedError      an artifact, a key or a trust folder that must not be used
+    `-- FreezeRefusedError        nothing is signed: no cell to freeze, or too little evidence
+        `-- SliceSpentError       the prompts that prove a cell were spent on another one
 
 Messages say what was expected, what came and what to do. Only ``sweeper/cli/failures.py`` prints them.
 """
@@ -74,3 +77,15 @@ class CanaryError(EngineError):
 
 class WorkerLostError(AsdSweepError):
     """A worker process died; the leg that was running is lost and can be repeated."""
+
+
+class FreezeRefusedError(AsdSweepError):
+    """Nothing was signed: there is no cell to freeze, or the evidence does not hold what an artifact would say."""
+
+
+class SliceSpentError(FreezeRefusedError):
+    """A set-aside slice was spent on another cell."""
+
+
+class ArtifactRefusedError(AsdSweepError):
+    """An artifact, a key or a trust folder was refused; the message begins with the code of the refusal."""

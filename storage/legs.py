@@ -27,14 +27,20 @@ class Wildcard(enum.Enum):
 
 ANY: Final = Wildcard.ANY
 
+SEARCH = "study"
+"""The stage of legs that the search decoded; those of a set-aside slice have the slice's name."""
+
 
 class LegJournal:
-    """The legs of one study. Readers may make one over a read-only database; nothing is written until ``record``."""
+    """The legs of one stage of a study. Readers may have one over a read-only database; only ``record`` writes."""
 
-    def __init__(self, database: Database, study: str, artifacts_folder: Path | None = None) -> None:
+    def __init__(
+        self, database: Database, study: str, artifacts_folder: Path | None = None, *, stage: str = SEARCH
+    ) -> None:
         """``artifacts_folder``: where payload files are; by default beside the database, named after it."""
         self._database = database
         self._study = study
+        self._stage = stage
         self._folder = artifacts_folder or database.artifacts_folder(study)
 
     def record(self, leg: LegRecord, *, leg_key: str) -> None:
@@ -63,6 +69,7 @@ class LegJournal:
             "payload_path": stored.name if stored else None,
             "payload_sha256": stored.sha256 if stored else None,
             "recorded_at": self._database.now(),
+            "stage": self._stage,
         }
         try:
             with self._database.writing() as connection:
@@ -71,9 +78,10 @@ class LegJournal:
             raise StorageError(self._taken(leg_key)) from error
 
     def has(self, leg_key: str) -> bool:
-        """True when a leg is kept under ``leg_key``."""
+        """True when a leg is kept under ``leg_key``, whatever its stage."""
+        query = select(legs.c.id).where(legs.c.study == self._study, legs.c.leg_key == leg_key)
         with self._database.reading() as connection:
-            return connection.execute(self._select(legs.c.id).where(legs.c.leg_key == leg_key)).first() is not None
+            return connection.execute(query).first() is not None
 
     def legs(
         self,
@@ -126,7 +134,7 @@ class LegJournal:
             return connection.scalar(self._select(func.count())) or 0
 
     def _select(self, *columns: Any) -> Select[Any]:
-        return select(*columns).select_from(legs).where(legs.c.study == self._study)
+        return select(*columns).select_from(legs).where(legs.c.study == self._study, legs.c.stage == self._stage)
 
     def _taken(self, leg_key: str) -> str:
         return f"leg {leg_key!r} of study {self._study} is recorded already; it is kept as it was"

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Select, column, func, inspect, select, table
 
 from storage.database import Database
 from storage.events import Event, EventKind
+from storage.legs import SEARCH
 from storage.lock import driver_of
 from storage.lockfile import Holder
 from storage.outcomes import stored_outcome
@@ -40,7 +41,8 @@ class StudyReading:
     """A study as it is now.
 
     state: what the driver recorded, except "interrupted" when it says running and no process drives the study.
-    legs_retried: events of kind ``leg_retried``. engine_seconds: wall time of engine starts and legs.
+    legs_done: of the search; those of set-aside slices are not among them. legs_retried: events of kind
+    ``leg_retried``. engine_seconds: wall time of engine starts and legs, of all stages.
     outcomes: in the order the trials ended.
     """
 
@@ -63,7 +65,7 @@ def read_study(database: Database, name: str) -> StudyReading:
     with database.reading() as connection:
         ended = select(outcomes).where(outcomes.c.study == name).order_by(outcomes.c.id)
         found = tuple(stored_outcome(row) for row in connection.execute(ended))
-        legs_done = _count(connection, select(func.count()).where(legs.c.study == name))
+        legs_done = _count(connection, select(func.count()).where(legs.c.study == name, legs.c.stage == SEARCH))
         retried = select(func.count()).where(events.c.study == name, events.c.kind == str(EventKind.LEG_RETRIED))
         legs_retried = _count(connection, retried)
         starts = _count(connection, select(func.count()).where(engine_starts.c.study == name))

@@ -52,6 +52,7 @@ legs = Table(
     Column("payload_path", Text, comment="relative to the study's artifacts folder; null: nothing to keep"),
     Column("payload_sha256", Text, comment="of the file's bytes"),
     Column("recorded_at", Text, nullable=False),
+    Column("stage", Text, nullable=False, server_default="study", comment="study, or the set-aside slice it decoded"),
     UniqueConstraint("study", "leg_key"),
     Index(None, "study", "trial"),
     Index(None, "study", "draft_length", "purpose"),
@@ -97,6 +98,43 @@ events = Table(
     Column("detail", Text, nullable=False, comment="JSON object"),
     Column("at", Text, nullable=False),
     Index(None, "study", "kind"),
+)
+
+confirmations = Table(
+    "asd_confirmations",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study", Text, nullable=False),
+    Column("plan_digest", Text, nullable=False),
+    Column("slice", Text, nullable=False, comment="confirm or holdout"),
+    Column("slice_digest", Text, nullable=False),
+    Column("prompts", Integer, nullable=False),
+    Column("trial", Integer, nullable=False),
+    Column("cell", Text, nullable=False, comment="Cell.to_json()"),
+    Column("config_key", Text, nullable=False, comment="Cell.key"),
+    Column("spent_at", Text, nullable=False),
+    Column("ended_at", Text, comment="null: not measured to its end yet"),
+    Column("measurement", Text, comment="JSON object; null: not measured to its end yet"),
+    UniqueConstraint("study", "slice"),
+    Index(None, "plan_digest", "slice"),
+)
+
+artifacts = Table(
+    "asd_artifacts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("artifact_id", Text, nullable=False, comment="SHA-256 of the payload, 64 hex digits"),
+    Column("study", Text, nullable=False),
+    Column("trial", Integer, nullable=False),
+    Column("lineage", Text, nullable=False),
+    Column("serial", Integer, nullable=False),
+    Column("supersedes", Text, nullable=False, comment="artifact_id, or empty"),
+    Column("created_at", Text, nullable=False),
+    Column("payload", Text, nullable=False, comment="the signed statement"),
+    Column("folder", Text, nullable=False, comment="where it was written; empty for an unsigned statement"),
+    Column("signer", Text, nullable=False, comment="fingerprint of the key, or empty"),
+    UniqueConstraint("artifact_id"),
+    UniqueConstraint("lineage", "serial"),
 )
 
 

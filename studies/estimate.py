@@ -111,7 +111,11 @@ def plan(
         engine_minutes=(_total(legs, seconds) + lengths * engine_start_seconds) / 60,
         engine_minutes_at_most=(_total(legs_at_most, seconds) + lengths * workers * engine_start_seconds) / 60,
         assumption=assumption,
-        provable=(provable("quality", sizes.quality), provable("confirm", sizes.confirm)),
+        provable=tuple(
+            provable(name, prompts)
+            for name, prompts in (("quality", sizes.quality), ("confirm", sizes.confirm), ("holdout", sizes.holdout))
+            if prompts or name != "holdout"
+        ),
         margin_pp=spec.protocol.margin_pp,
         prompts_for_margin={rate: prompts_for_margin(spec.protocol.margin_pp, rate) for rate in FLIP_RATES},
     )

@@ -66,6 +66,7 @@ class RequestRecord:
     drafted, accepted: draft tokens proposed / accepted and emitted.
     exceptions, regret_spent: accepted mismatches that were emitted, and their regret in nats.
     verdict: "correct", "wrong" or "unanswered" for graded legs, else None.
+    prompt_tokens: of the rendered prompt; 0 in legs recorded before it was counted.
     """
 
     prompt_id: str
@@ -79,6 +80,7 @@ class RequestRecord:
     regret_spent: float = 0.0
     verdict: str | None = None
     answer: str | None = None
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True)

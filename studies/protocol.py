@@ -4,15 +4,27 @@ Knows nothing of workers, engines or the database: the driver decodes what is or
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from studies.brackets import check_fixed_work, fixed_work_of, triplets
 from studies.canaries import canary_failures
 from studies.controls import Cell
 from studies.legs import LegOrder, LegRecord, Purpose, Role
-from studies.shared_legs import next_shared_leg, reference_leg
+from studies.shared_legs import graded_orders, next_shared_leg, reference_leg, shared_orders
 from studies.spec import ProtocolSpec
 
-__all__ = ["canary_failures", "check_fixed_work", "leg_key", "next_shared_leg", "next_trial_leg"]
+__all__ = [
+    "GRADED_ONLY",
+    "WHOLE_TRIALS",
+    "LegPlan",
+    "canary_failures",
+    "check_fixed_work",
+    "leg_key",
+    "next_graded_leg",
+    "next_shared_leg",
+    "next_trial_leg",
+]
 
 
 def next_trial_leg(
@@ -38,10 +50,60 @@ def next_trial_leg(
     retained = sum(t.retained for t in tried)
     if retained < protocol.triplets and len(tried) < protocol.max_attempts:
         return _next_of_bracket(cell, trial, legs=legs, engine_id=engine_id)
+    return next_graded_leg(cell, trial, protocol, legs=legs, shared=shared, engine_id=engine_id)
+
+
+def next_graded_leg(
+    cell: Cell,
+    trial: int,
+    protocol: ProtocolSpec,
+    *,
+    legs: Sequence[LegRecord],
+    shared: Sequence[LegRecord],
+    engine_id: str,
+) -> LegOrder | None:
+    """The graded leg of ``trial``, until there is one that a strict leg can be compared with."""
+    legs = [leg for leg in legs if leg.order.trial == trial]
     graded = [leg for leg in legs if leg.order.purpose is Purpose.NATURAL_EOS]
     if any(leg.engine_id == engine_id or _has_reference(leg, shared) for leg in graded):
         return None
     return _order(cell, trial, Purpose.NATURAL_EOS, Role.ASD, slot=_next_slot(graded))
+
+
+class SharedLegs(Protocol):
+    """The legs that all trials of a draft length share, warm-up left out; such as ``shared_orders``."""
+
+    def __call__(self, draft_length: int, protocol: ProtocolSpec) -> list[LegOrder]: ...
+
+
+class NextLeg(Protocol):
+    """The next leg of a trial; such as ``next_trial_leg``."""
+
+    def __call__(
+        self,
+        cell: Cell,
+        trial: int,
+        protocol: ProtocolSpec,
+        *,
+        legs: Sequence[LegRecord],
+        shared: Sequence[LegRecord],
+        engine_id: str,
+    ) -> LegOrder | None: ...
+
+
+@dataclass(frozen=True)
+class LegPlan:
+    """Which legs are decoded: those a draft length needs once, and those of each trial."""
+
+    shared: SharedLegs
+    next_of_trial: NextLeg
+
+
+WHOLE_TRIALS = LegPlan(shared_orders, next_trial_leg)
+"""Speed and quality: what a study measures."""
+
+GRADED_ONLY = LegPlan(graded_orders, next_graded_leg)
+"""Quality only: what an audit measures. The canaries are the same."""
 
 
 def leg_key(order: LegOrder, engine_id: str) -> str:

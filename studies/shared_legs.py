@@ -29,12 +29,24 @@ def shared_orders(draft_length: int, protocol: ProtocolSpec) -> list[LegOrder]:
     return orders
 
 
+def graded_orders(draft_length: int, protocol: ProtocolSpec) -> list[LegOrder]:
+    """Those of ``shared_orders`` that graded legs need: the canaries and the graded references."""
+    kept = (Purpose.CANARY, Purpose.NATURAL_EOS)
+    return [order for order in shared_orders(draft_length, protocol) if order.purpose in kept]
+
+
 def next_shared_leg(
-    draft_length: int, protocol: ProtocolSpec, *, legs: Sequence[LegRecord], engine_id: str
+    draft_length: int,
+    protocol: ProtocolSpec,
+    *,
+    legs: Sequence[LegRecord],
+    engine_id: str,
+    orders: Sequence[LegOrder] | None = None,
 ) -> LegOrder | None:
     """The next shared leg that ``engine_id`` has to decode for this draft length; None when trials may begin.
 
     legs: shared legs journaled so far, of any engine process (and of any draft length; others are ignored).
+    orders: what is needed after warm-up, where that is not ``shared_orders``.
     Every engine process warms up: strict legs until two successive ones decode the same tokens at speeds no
     further apart than ``drift_limit_pct``, at most ``max_warmups``. All else is decoded once: what an earlier
     process decoded is used by a later one whose warm-up gave the same tokens, else it is decoded again.
@@ -44,7 +56,8 @@ def next_shared_leg(
     if not _settled(warmups, protocol):
         return LegOrder(Purpose.WARMUP, Role.STRICT, draft_length, slot=len(warmups))
     done = {leg.order for leg in legs_for_engine(of_length, engine_id)}
-    return next((order for order in shared_orders(draft_length, protocol) if order not in done), None)
+    wanted = shared_orders(draft_length, protocol) if orders is None else orders
+    return next((order for order in wanted if order not in done), None)
 
 
 def legs_for_engine(legs: Iterable[LegRecord], engine_id: str) -> list[LegRecord]:

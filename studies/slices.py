@@ -17,12 +17,22 @@ from studies.errors import DataError
 
 EXEMPLARS = "exemplars"
 
+HOLDOUT = "holdout"
+
 # Positions owned by each slice. Few exemplars and timed prompts are ever needed; screening accuracy takes more,
-# and proving non-inferiority takes most (thousands, where the data has them). A holdout is a split of its own
-# (GSM8K's test split) and is not cut here.
+# and proving non-inferiority takes most (thousands, where the data has them).
 INTERVALS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {EXEMPLARS: (0.0, 0.05), "fixed_work": (0.05, 0.2), "quality": (0.2, 0.5), "confirm": (0.5, 1.0)}
 )
+
+# A study that has a holdout gives it the upper half of what confirm owns otherwise. No other slice changes, nor does
+# confirm, which takes its lowest positions; a study without a holdout is cut as it was before there were any.
+_WITH_HOLDOUT = MappingProxyType({**INTERVALS, "confirm": (0.5, 0.75), HOLDOUT: (0.75, 1.0)})
+
+
+def intervals_of(sizes: Mapping[str, int]) -> Mapping[str, tuple[float, float]]:
+    """The positions each slice owns in a study with these sizes."""
+    return _WITH_HOLDOUT if sizes.get(HOLDOUT) else INTERVALS
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,8 @@ def cut_slices(problems: Iterable[Problem], sizes: Mapping[str, int], *, salt: s
     prompts. Raises DataError when a name is unknown or an interval holds too few prompts.
     """
     wanted = {EXEMPLARS: few_shot, **sizes}
-    names = [name for name in INTERVALS if name != EXEMPLARS]
+    intervals = intervals_of(sizes)
+    names = [name for name in _WITH_HOLDOUT if name != EXEMPLARS]
     unknown = sorted(set(sizes) - set(names))
     if unknown:
         raise DataError(f"there is no slice named {', '.join(unknown)}; slices are {', '.join(names)}")
@@ -112,7 +123,10 @@ def cut_slices(problems: Iterable[Problem], sizes: Mapping[str, int], *, salt: s
     placed = sorted(((slice_position(p.question, salt), p) for p in pool), key=lambda pair: (pair[0], pair[1].question))
     chosen: dict[str, tuple[Problem, ...]] = {}
     for name, count in wanted.items():
-        low, high = INTERVALS[name]
+        if name not in intervals:  # a holdout of no prompts
+            chosen[name] = ()
+            continue
+        low, high = intervals[name]
         inside = [problem for position, problem in placed if low <= position < high]
         if len(inside) < count:
             setting = "data.few_shot" if name == EXEMPLARS else f"data.slices.{name}"

@@ -31,6 +31,12 @@ class SliceSizes(Section):
     fixed_work: int = Field(8, ge=1, description="prompts of a timed leg")
     quality: int = Field(64, ge=1, description="prompts of a graded leg")
     confirm: int = Field(0, ge=0, description="prompts set aside for freezing, never used by the search")
+    holdout: int = Field(
+        0,
+        ge=0,
+        exclude_if=lambda value: value == 0,  # studies stored before this key existed keep their plan digest
+        description="prompts set aside for the audit of a frozen cell, used by nothing else",
+    )
 
 
 class DataSpec(Section):
@@ -122,9 +128,13 @@ class StudySpec(Section):
         return self
 
     def plan_digest(self) -> str:
-        """SHA-256 (16 hex digits) of all that decides what is measured; workers, description and memory may change."""
+        """The first 16 hex digits of ``plan_sha256``."""
+        return self.plan_sha256()[:16]
+
+    def plan_sha256(self) -> str:
+        """SHA-256 (64 hex digits) of all that decides what is measured; workers, description and memory may change."""
         value = self.model_dump(
             mode="json",
             exclude={"workers": True, "description": True, "name": True, "engine": {"memory_gib_per_device"}},
         )
-        return hashlib.sha256(json.dumps(value, sort_keys=True).encode("ascii")).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(value, sort_keys=True).encode("ascii")).hexdigest()

@@ -63,6 +63,30 @@ def gain_interval(gains: Sequence[float], *, shared_pairs: int = 0, confidence: 
     return Interval(mean, mean - half_width, mean + half_width, n)
 
 
+def ratio_interval(
+    parts: Sequence[float], wholes: Sequence[float], *, confidence: float = 0.95
+) -> tuple[Interval, float | None]:
+    """(the ratio of the sums with its Student-t interval, the standard deviation behind it) of paired values.
+
+    A rate such as tokens a round, over requests that differ in length: what counters show is the sum of the parts over
+    the sum of the wholes, and the mean of the single ratios is another number. The spread is that of the residuals
+    ``(part - ratio whole) / mean whole`` (Cochran, Sampling Techniques, chapter 6); None for fewer than two values.
+    Values whose whole is 0 say nothing and are left out.
+    """
+    pairs = [(part, whole) for part, whole in zip(parts, wholes, strict=True) if whole]
+    n = len(pairs)
+    if n == 0:
+        return NOTHING, None
+    whole_sum = math.fsum(whole for _, whole in pairs)
+    ratio = math.fsum(part for part, _ in pairs) / whole_sum
+    if n == 1:
+        return Interval(ratio, None, None, 1), None
+    residuals = [(part - ratio * whole) / (whole_sum / n) for part, whole in pairs]
+    deviation = math.sqrt(math.fsum(r * r for r in residuals) / (n - 1))
+    half_width = float(stdtrit(n - 1, 0.5 + confidence / 2)) * deviation / math.sqrt(n)
+    return Interval(ratio, ratio - half_width, ratio + half_width, n), deviation
+
+
 def paired_change_interval(gained: int, lost: int, n: int, *, confidence: float = 0.95) -> Interval:
     """Change of a share in points between two paired 0/1 outcomes, with the Agresti-Min interval.
 

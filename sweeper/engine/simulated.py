@@ -20,6 +20,7 @@ from sweeper.engine.base import Decoded, DecodeOptions, EngineFacts
 from sweeper.engine.simulated_model import Habits, SyntheticModel
 from sweeper.engine.simulated_round import Block, Running, propose, verify
 from sweeper.engine.simulated_text import count_words, render
+from sweeper.verifier.identity import RULE
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,13 @@ class SimulatedEngine:
                 "seed": seed,
                 "max_num_seqs": spec.max_num_seqs,
                 "max_model_len": spec.max_model_len,
+                "identity": {
+                    "engine.name": "simulated",
+                    "target.name": "simulated",
+                    "drafter.method": "simulated",
+                    "draft_length": str(draft_length),
+                    "rule": RULE,
+                },
                 **asdict(habits),
                 **asdict(self._costs),
             },

@@ -18,6 +18,7 @@ from sweeper.engine.accounting import request_counts
 from sweeper.engine.base import Decoded, DecodedRequest, DecodeOptions, EngineFacts
 from sweeper.engine.drafters import METHODS
 from sweeper.engine.models import ResolvedModel
+from sweeper.engine.vllm_identity import identity_of_engine
 from sweeper.engine.vllm_launch import launch, versions
 
 REQUEST_ID_SUFFIX = 9  # vLLM appends "-" and eight hex digits to the caller's request id
@@ -65,6 +66,7 @@ class VllmEngine:
                 "threads": cores,
                 "target": target.identity,
                 "drafter_model": None if drafter is None else drafter.identity,
+                "identity": identity_of_engine(self._llm, spec, target=target, drafter=drafter),
                 "start_seconds": round(time.perf_counter() - started, 3),
             },
         )

@@ -19,10 +19,11 @@ from sweeper.measure.prompts import chat_messages
 
 @dataclass(frozen=True)
 class Workload:
-    """Rendered prompts and golds by slice: (prompt_id, text the target reads) and prompt_id -> exact answer."""
+    """Rendered prompts by slice, (prompt_id, text the target reads); by prompt_id the exact answers and the tokens."""
 
     prompts: dict[str, tuple[tuple[str, str], ...]]
     golds: dict[str, str]
+    prompt_tokens: dict[str, int]
 
 
 def build_workload(
@@ -39,17 +40,19 @@ def build_workload(
         for name, problems in slices.items()
     }
     new_tokens = {"fixed_work": protocol.fixed_work_tokens}
+    lengths: dict[str, int] = {}
     for name, rendered in prompts.items():
         room = spec.max_model_len - new_tokens.get(name, protocol.natural_eos_tokens) - engine.facts.draft_length
         for prompt_id, text in rendered:
-            length = engine.count_tokens(text)
+            length = lengths[prompt_id] = engine.count_tokens(text)
             if length > room:
                 raise DataError(
                     f"prompt {prompt_id} of slice {name} has {length} tokens; with its output and K="
                     f"{engine.facts.draft_length} only {max(0, room)} fit engine.max_model_len={spec.max_model_len}; "
                     "raise it, or lower data.few_shot or the token limits"
                 )
-    return Workload(prompts, {p.problem_id: p.answer for problems in slices.values() for p in problems})
+    golds = {p.problem_id: p.answer for problems in slices.values() for p in problems}
+    return Workload(prompts, golds, lengths)
 
 
 def options_for(order: LegOrder, protocol: ProtocolSpec) -> DecodeOptions:
@@ -74,7 +77,12 @@ def decode_leg(
     decoded = engine.decode(prompts, options_for(order, protocol))
     graded = order.purpose is Purpose.NATURAL_EOS
     requests = tuple(
-        _record(prompt_id, request, gold=workload.golds[prompt_id] if graded else None)
+        _record(
+            prompt_id,
+            request,
+            gold=workload.golds[prompt_id] if graded else None,
+            prompt_tokens=workload.prompt_tokens[prompt_id],
+        )
         for (prompt_id, _), request in zip(prompts, decoded.requests, strict=True)
     )
     return LegRecord(
@@ -95,7 +103,7 @@ def decode_leg(
     )
 
 
-def _record(prompt_id: str, request: DecodedRequest, *, gold: str | None) -> RequestRecord:
+def _record(prompt_id: str, request: DecodedRequest, *, gold: str | None, prompt_tokens: int) -> RequestRecord:
     grade = None if gold is None else grade_gsm8k(request.text, gold, request.finish_reason)
     return RequestRecord(
         prompt_id=prompt_id,
@@ -109,4 +117,5 @@ def _record(prompt_id: str, request: DecodedRequest, *, gold: str | None) -> Req
         regret_spent=request.regret_spent,
         verdict=None if grade is None else grade.verdict,
         answer=None if grade is None else grade.value,
+        prompt_tokens=prompt_tokens,
     )

@@ -1,6 +1,6 @@
 """The loop of a study: choose, send, keep, tell. One leg is journaled before the next of its worker is sent.
 
-Knows nothing of Ray or vLLM (a Pool is given) nor of SQL (a StudyStore is given). Everything it needs after a
+Knows nothing of Ray or vLLM (a Pool is given) nor of SQL (a RunStore is given). Everything it needs after a
 crash is in the store: legs journaled, outcomes recorded, trials asked for.
 """
 
@@ -12,14 +12,14 @@ from studies.estimate import eta_seconds, remaining_legs
 from studies.legs import LegOrder, LegPayload, LegRecord
 from studies.measurement import Measurement, measure_cell
 from studies.outcome import StoredOutcome
-from studies.protocol import canary_failures, leg_key, next_shared_leg, next_trial_leg
+from studies.protocol import WHOLE_TRIALS, LegPlan, canary_failures, leg_key, next_shared_leg
 from studies.shared_legs import legs_for_engine
 from studies.spec import StudySpec
 from sweeper.run.prepare import Prepared
 from sweeper.run.progress import Counts, Progress
 from sweeper.run.proposals import Proposals
 from sweeper.run.retries import Retries
-from sweeper.run.store import StudyStore
+from sweeper.run.store import RunStore, StudyStore
 from sweeper.run.tracks import Track, TrialInHand
 from sweeper.workers.messages import LegDone, WorkerFailed, WorkerOrder, WorkerReady
 from sweeper.workers.pool import Pool
@@ -30,18 +30,20 @@ POLL_SECONDS = 0.5
 class Driver:
     """Runs one study to its target on one pool; ``run`` returns when nothing is left or a stop was asked for.
 
-    stopping: asked before each new leg; True lets running legs end, keeps them and returns.
+    stopping: asked before each new leg; True lets running legs end, keeps them and returns. legs: which legs a draft
+    length and a trial need.
     """
 
     def __init__(
         self,
         prepared: Prepared,
         *,
-        store: StudyStore,
+        store: RunStore,
         pool: Pool,
         progress: Progress,
         model_cache: str,
         stopping: Callable[[], bool] = lambda: False,
+        legs: LegPlan = WHOLE_TRIALS,
     ) -> None:
         self._prepared = prepared
         self._spec = prepared.spec
@@ -52,6 +54,7 @@ class Driver:
         self._progress = progress
         self._model_cache = model_cache
         self._stopping = stopping
+        self._legs = legs
         self._shared: dict[int, list[LegRecord]] = {}
         self._tracks = {f"w{i}": Track(f"w{i}", i) for i in range(pool.size)}
         self._orphans: list[TrialInHand] = []
@@ -168,7 +171,8 @@ class Driver:
         assert engine_id is not None
         shared = self._shared.setdefault(length, [])
         if not track.shared_ready:
-            order = next_shared_leg(length, self._protocol, legs=shared, engine_id=engine_id)
+            wanted = self._legs.shared(length, self._protocol)
+            order = next_shared_leg(length, self._protocol, legs=shared, engine_id=engine_id, orders=wanted)
             if order is not None:
                 return order
             self._check_canaries(length, legs_for_engine(shared, engine_id))
@@ -179,7 +183,7 @@ class Driver:
             if track.trial is None:
                 return None
             trial = track.trial
-            order = next_trial_leg(
+            order = self._legs.next_of_trial(
                 trial.cell, trial.number, self._protocol, legs=trial.legs, shared=shared, engine_id=engine_id
             )
             if order is not None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from studies.errors import DataError
-from studies.slices import Slices, cut_slices, shared_prompts
+from studies.slices import HOLDOUT, Slices, cut_slices, shared_prompts
 from studies.spec import StudySpec
 from sweeper.measure.tasks.source import load_problems
 from sweeper.settings import Settings
@@ -39,8 +39,9 @@ def prepare(spec: StudySpec, settings: Settings) -> Prepared:
     """Load the problems and cut the slices. Raises DataError: no data, wrong format, too few prompts."""
     loaded = load_problems(spec.data, data_folder=str(settings.data_folder) if settings.data_folder else None)
     sizes = {"fixed_work": spec.data.slices.fixed_work, "quality": spec.data.slices.quality}
-    if spec.data.slices.confirm:
-        sizes["confirm"] = spec.data.slices.confirm
+    for name in ("confirm", HOLDOUT):
+        if getattr(spec.data.slices, name):
+            sizes[name] = getattr(spec.data.slices, name)
     slices = cut_slices(loaded.problems, sizes, salt=spec.data.salt, few_shot=spec.data.few_shot)
     overlap = shared_prompts(slices)
     if overlap:

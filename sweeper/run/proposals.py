@@ -9,7 +9,7 @@ from studies.controls import Cell
 from studies.planner import quotas_of
 from studies.space import cells
 from studies.spec import StudySpec
-from sweeper.run.store import StudyStore
+from sweeper.run.store import RunStore
 from sweeper.run.tracks import TrialInHand
 
 MAX_REPEATED_PROPOSALS = 10
@@ -23,7 +23,7 @@ class Proposals:
     of the grid is taken, and ``note`` is told.
     """
 
-    def __init__(self, spec: StudySpec, store: StudyStore, *, note: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, spec: StudySpec, store: RunStore, *, note: Callable[[str], None] = lambda _: None) -> None:
         self._spec = spec
         self._store = store
         self._note = note

@@ -3,6 +3,7 @@
 Knows nothing of engines or pools. Heavy payloads are read back only where a measurement needs them.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from storage.database import Database
 from storage.engines import EngineStart, record_engine_start
 from storage.events import list_events, record_event
-from storage.legs import LegJournal
+from storage.legs import SEARCH, LegJournal
 from storage.outcomes import list_outcomes
 from storage.studies import set_state
 from storage.trials import TrialBook
@@ -24,19 +25,36 @@ from sweeper.workers.messages import WorkerReady
 _CANARY_FAILED = "canary_failed"
 
 
-class StudyStore:
-    """The journal, the book of trials and the events of one study. Raises StorageError on failure."""
+class RunStore(ABC):
+    """The journal of one stage of a study, the study's events, and its trials. Raises StorageError on failure."""
 
-    def __init__(self, database: Database, spec: StudySpec) -> None:
+    def __init__(self, database: Database, study: str, *, stage: str = SEARCH) -> None:
         self._database = database
-        self._name = spec.name
-        self._journal = LegJournal(database, spec.name)
-        self._book = TrialBook(database, spec.name, spec.space)
-        self._repaired = self._book.repair()
-        outcomes = list_outcomes(database, spec.name)
-        self._finished = [(o.trial, o.cell) for o in outcomes]
-        self._failed = sum(o.state == "failed" for o in outcomes)
+        self._name = study
+        self._journal = LegJournal(database, study, stage=stage)
+        self._prefix = "" if stage == SEARCH else f"{stage}/"
         self._legs_done = self._journal.count()
+        self._finished: list[tuple[int, Cell]] = []
+
+    @abstractmethod
+    def unfinished_trials(self) -> list[tuple[int, Cell]]:
+        """Trials an earlier driver began and did not end; queued ones are begun now, so that none is lost."""
+
+    @abstractmethod
+    def begin_trial(self, cell: Cell) -> int:
+        """Start the trial of a cell that has none and give its number."""
+
+    @abstractmethod
+    def ask_sampler(self, spec: StudySpec, draft_length: int) -> tuple[int, Cell]:
+        """The cell an Optuna sampler proposes; it may repeat an earlier one."""
+
+    @abstractmethod
+    def tell_repeated(self, number: int) -> int:
+        """End a trial whose cell an earlier one has; gives that one's number."""
+
+    @abstractmethod
+    def conclude(self, outcome: StoredOutcome) -> None:
+        """Record how a trial ended, once."""
 
     def shared_legs(self) -> list[LegRecord]:
         """Legs that trials share; opportunity legs come with their block traces. Not those of distrusted engines."""
@@ -60,47 +78,16 @@ class StudyStore:
     def trial_legs(self, number: int) -> list[LegRecord]:
         return self._journal.legs(trial=number)
 
-    def unfinished_trials(self) -> list[tuple[int, Cell]]:
-        """Trials an earlier driver began and did not end; queued ones are begun now, so that none is lost."""
-        while self._book.ask_waiting() is not None:
-            continue
-        return self._book.running()
-
     def finished_trials(self) -> list[tuple[int, Cell]]:
         return list(self._finished)
 
-    def failed_trials(self) -> int:
-        return self._failed
-
-    def begin_trial(self, cell: Cell) -> int:
-        """Start the trial of a cell that has none and give its number."""
-        self._book.enqueue([cell])
-        asked = self._book.ask_waiting(cell.draft_length)
-        if asked is None or asked[1] != cell:
-            raise StorageError(f"cell {cell.key} was queued but could not be started; is another driver at work?")
-        return asked[0]
-
-    def ask_sampler(self, spec: StudySpec, draft_length: int) -> tuple[int, Cell]:
-        """The cell an Optuna sampler proposes; it may repeat an earlier one."""
-        return self._book.ask_sampler(spec.sampler.name, seed=spec.sampler.seed, draft_length=draft_length)
-
-    def tell_repeated(self, number: int) -> int:
-        """End a trial whose cell an earlier one has; gives that one's number."""
-        return self._book.tell_duplicate(number)
-
     def record_leg(self, record: LegRecord, leg_key: str) -> None:
         """Journal one leg durably."""
-        self._journal.record(record, leg_key=leg_key)
+        self._journal.record(record, leg_key=self._prefix + leg_key)
         self._legs_done += 1
 
     def legs_done(self) -> int:
         return self._legs_done
-
-    def conclude(self, outcome: StoredOutcome) -> None:
-        """Record how a trial ended, then tell Optuna, once."""
-        self._book.record_and_tell(outcome)
-        self._finished.append((outcome.trial, outcome.cell))
-        self._failed += outcome.state == "failed"
 
     def engine_started(self, ready: WorkerReady) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -120,6 +107,45 @@ class StudyStore:
 
     def event(self, kind: str, detail: dict[str, Any]) -> None:
         record_event(self._database, self._name, kind, detail)
+
+
+class StudyStore(RunStore):
+    """The search of one study: its legs, and the book of its trials."""
+
+    def __init__(self, database: Database, spec: StudySpec) -> None:
+        self._book = TrialBook(database, spec.name, spec.space)
+        self._repaired = self._book.repair()
+        super().__init__(database, spec.name)
+        outcomes = list_outcomes(database, spec.name)
+        self._finished = [(o.trial, o.cell) for o in outcomes]
+        self._failed = sum(o.state == "failed" for o in outcomes)
+
+    def unfinished_trials(self) -> list[tuple[int, Cell]]:
+        while self._book.ask_waiting() is not None:
+            continue
+        return self._book.running()
+
+    def failed_trials(self) -> int:
+        return self._failed
+
+    def begin_trial(self, cell: Cell) -> int:
+        self._book.enqueue([cell])
+        asked = self._book.ask_waiting(cell.draft_length)
+        if asked is None or asked[1] != cell:
+            raise StorageError(f"cell {cell.key} was queued but could not be started; is another driver at work?")
+        return asked[0]
+
+    def ask_sampler(self, spec: StudySpec, draft_length: int) -> tuple[int, Cell]:
+        return self._book.ask_sampler(spec.sampler.name, seed=spec.sampler.seed, draft_length=draft_length)
+
+    def tell_repeated(self, number: int) -> int:
+        return self._book.tell_duplicate(number)
+
+    def conclude(self, outcome: StoredOutcome) -> None:
+        """Record how a trial ended, then tell Optuna, once."""
+        self._book.record_and_tell(outcome)
+        self._finished.append((outcome.trial, outcome.cell))
+        self._failed += outcome.state == "failed"
 
     def state(self, state: str) -> None:
         set_state(self._database, self._name, state)

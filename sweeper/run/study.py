@@ -6,12 +6,13 @@ from storage.database import Database, open_database
 from storage.lock import study_lock
 from storage.studies import COMPLETE, RUNNING, create_or_check, paused
 from studies.errors import AsdSweepError, EngineError, UsageError
+from studies.protocol import WHOLE_TRIALS, LegPlan
 from studies.spec import StudySpec
 from sweeper.run.driver import Driver
 from sweeper.run.prepare import Prepared, check_sampler, prepare
 from sweeper.run.progress import Progress
 from sweeper.run.signals import draining
-from sweeper.run.store import StudyStore
+from sweeper.run.store import RunStore, StudyStore
 from sweeper.settings import Settings
 from sweeper.version import version
 from sweeper.workers.body import require_our_packages
@@ -119,20 +120,7 @@ def _measure(prepared: Prepared, settings: Settings, progress: Progress, databas
         return RunResult(True, _exit_code(store))
     store.state(RUNNING)
     try:
-        pool = make_pool(spec)
-        try:
-            with draining() as stop:
-                driver = Driver(
-                    prepared,
-                    store=store,
-                    pool=pool,
-                    progress=progress,
-                    model_cache=str(settings.cache_folder),
-                    stopping=lambda: bool(stop),
-                )
-                finished = driver.run()
-        finally:
-            pool.close()
+        finished, signal_code = drive(prepared, settings, progress, store)
     except AsdSweepError as error:
         store.state(paused(str(error)))
         raise
@@ -140,7 +128,31 @@ def _measure(prepared: Prepared, settings: Settings, progress: Progress, databas
         store.state(paused("stopped at once by a signal; the same start goes on"))
         raise
     store.state(COMPLETE if finished else paused("stopped by a signal; the same start goes on"))
-    return RunResult(finished, _exit_code(store) if finished else stop.exit_code)
+    return RunResult(finished, _exit_code(store) if finished else signal_code)
+
+
+def drive(
+    prepared: Prepared, settings: Settings, progress: Progress, store: RunStore, *, legs: LegPlan = WHOLE_TRIALS
+) -> tuple[bool, int]:
+    """Run the driver on the pool the study asks for: (nothing is left, exit code of the signal that stopped it or 0).
+
+    Raises what the driver raises; what was decoded until then is journaled.
+    """
+    pool = make_pool(prepared.spec)
+    try:
+        with draining() as stop:
+            driver = Driver(
+                prepared,
+                store=store,
+                pool=pool,
+                progress=progress,
+                model_cache=str(settings.cache_folder),
+                stopping=lambda: bool(stop),
+                legs=legs,
+            )
+            return driver.run(), stop.exit_code
+    finally:
+        pool.close()
 
 
 def _exit_code(store: StudyStore) -> int:

@@ -80,6 +80,14 @@ def test_a_timed_leg_is_counted_and_not_graded(engine: SimulatedEngine) -> None:
     assert min(record.wall_seconds, record.cpu_seconds) > 0
 
 
+def test_the_tokens_of_every_prompt_are_counted(engine: SimulatedEngine) -> None:
+    workload = workload_of(engine)
+    for order in (STRICT_LEG, GRADED_LEG):
+        lengths = [r.prompt_tokens for r in decoded(engine, order).requests]
+        assert lengths == [engine.count_tokens(text) for _, text in workload.prompts[order.slice_name]]
+        assert min(lengths) > 0
+
+
 def test_a_graded_leg_has_a_verdict_and_the_text_of_every_request(engine: SimulatedEngine) -> None:
     record = decoded(engine, GRADED_LEG)
     assert {r.verdict for r in record.requests} <= {"correct", "wrong", "unanswered"}

@@ -93,6 +93,18 @@ def test_legs_of_other_studies_are_not_seen(journal: LegJournal, database: Datab
         other.payload("nothing")
 
 
+def test_legs_of_a_set_aside_slice_are_kept_apart_from_the_search(journal: LegJournal, database: Database):
+    aside = LegJournal(database, STUDY, stage="confirm")
+    journal.record(leg(), leg_key="k")
+    aside.record(leg(1, payload=payload("another text")), leg_key="confirm/k")
+    assert (journal.legs(), journal.count()) == ([leg()], 1)
+    assert (aside.legs(), aside.count()) == ([leg(1)], 1)
+    assert aside.payload("confirm/k") == payload("another text")
+    assert journal.has("confirm/k"), "keys are unique in a study, whatever their stage"
+    with pytest.raises(StorageError, match="is recorded already"):
+        aside.record(leg(2), leg_key="k")
+
+
 def test_a_key_is_recorded_once_and_the_first_leg_stays(journal: LegJournal):
     journal.record(leg(), leg_key="k")
     with pytest.raises(StorageError, match="'k' of study quick is recorded already"):

@@ -5,12 +5,14 @@ from pathlib import Path
 import optuna
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from storage import schema
+from storage import migrate, schema
 from storage.database import Database, open_database
 from storage.events import list_events, record_event
+from storage.legs import LegJournal
 from storage.migrate import check_schema, upgrade
 from storage.schema import VERSION_TABLE, is_ours
 from studies.errors import StorageError, StudyNotFoundError
@@ -97,7 +99,7 @@ def test_a_newer_schema_is_refused_and_left_alone(database: Database, url: str, 
 
 def test_an_older_schema_is_upgraded_by_a_writer_and_refused_by_a_reader(database: Database, url: str):
     with database.writing() as connection:
-        for name in ("events", "legs", "outcomes", "engine_starts", "studies"):
+        for name in ("events", "legs", "outcomes", "engine_starts", "studies", "confirmations", "artifacts"):
             connection.exec_driver_sql(f"DROP TABLE asd_{name}")
         connection.exec_driver_sql(f"DELETE FROM {VERSION_TABLE}")
     with pytest.raises(StudyNotFoundError, match="holds no asd-sweep study"):
@@ -105,6 +107,25 @@ def test_an_older_schema_is_upgraded_by_a_writer_and_refused_by_a_reader(databas
     with open_database(url, create=False) as writer, writer.reading() as connection:
         assert check_schema(connection, writer.path)
         assert differences(connection) == []
+
+
+def test_legs_of_a_database_of_the_first_schema_belong_to_the_search(tmp_path: Path, url: str):
+    with Database(tmp_path / "study.db", read_only=False) as old, old.writing() as connection:
+        config = migrate._config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.exec_driver_sql(
+            "INSERT INTO asd_legs (study, leg_key, draft_length, purpose, role, slot, engine_id, worker, "
+            "token_hash, wall_seconds, cpu_seconds, summary, recorded_at) VALUES "
+            "('quick', 'k', 3, 'fixed_work', 'asd', 0, 'e', 'w', 'h', 1, 1, '{}', '2026-11-29')"
+        )
+    with pytest.raises(StorageError, match="written by an older asd-sweep"):
+        open_database(url, create=False, read_only=True)
+    with open_database(url, create=False) as database:
+        with database.reading() as connection:
+            assert differences(connection) == []
+        assert LegJournal(database, STUDY).count() == 1
+        assert LegJournal(database, STUDY, stage="confirm").count() == 0
 
 
 def test_a_reader_of_an_optuna_database_finds_no_study_of_ours(url: str):

@@ -101,6 +101,17 @@ def test_what_the_slices_can_prove():
     assert provable("confirm", 0).smallest_excluded_loss_pp == {0.02: None, 0.05: None, 0.08: None}
 
 
+def test_a_holdout_is_in_the_plan_where_the_study_has_one():
+    study = StudySpec.model_validate(
+        {**spec().model_dump(mode="json"), "data": {"slices": {"fixed_work": 4, "quality": 64, "holdout": 24}}}
+    )
+    assert [(item.slice_name, item.prompts) for item in plan_of(study).provable] == [
+        ("quality", 64),
+        ("confirm", 0),
+        ("holdout", 24),
+    ]
+
+
 def test_the_plan_is_strict_json():
     value = json.loads(json.dumps(plan_of(spec()).to_json(), allow_nan=False))
     assert value["prompts_for_margin"]["0.05"] == 1374

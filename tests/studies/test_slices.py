@@ -14,13 +14,16 @@ from studies.slices import (
     Slices,
     cut_slices,
     distinct,
+    intervals_of,
     normalise,
     problem_id,
     require_disjoint,
     shared_prompts,
     slice_position,
 )
+from studies.spec import StudySpec
 
+OLD_DIGEST = "67a8b19cc6dacc47"
 SIZES = {"fixed_work": 8, "quality": 40, "confirm": 60}
 
 
@@ -122,8 +125,25 @@ def test_too_few_prompts_name_slice_wanted_and_available() -> None:
 
 
 def test_an_unknown_slice_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(DataError, match="no slice named holdout; slices are fixed_work, quality, confirm"):
-        cut_slices(problems(50), {"holdout": 1}, salt="a", few_shot=0)
+    with pytest.raises(DataError, match="no slice named audit; slices are fixed_work, quality, confirm, holdout"):
+        cut_slices(problems(50), {"audit": 1}, salt="a", few_shot=0)
+
+
+def test_a_holdout_moves_no_prompt_of_another_slice() -> None:
+    without = cut_slices(problems(600), SIZES, salt="a", few_shot=4)
+    with_one = cut_slices(problems(600), {**SIZES, "holdout": 50}, salt="a", few_shot=4)
+    assert {name: with_one.digests[name] for name in without.digests} == without.digests
+    assert len(with_one.by_name["holdout"]) == 50
+    assert shared_prompts(with_one) == []
+    assert cut_slices(problems(600), {**SIZES, "holdout": 0}, salt="a", few_shot=4).digests.items() >= (
+        without.digests.items()
+    )
+
+
+def test_the_intervals_of_a_study_with_a_holdout_cover_all_positions_once_too() -> None:
+    intervals = intervals_of({"holdout": 1})
+    assert intervals == {**INTERVALS, "confirm": (0.5, 0.75), "holdout": (0.75, 1.0)}
+    assert intervals_of({"holdout": 0}) == intervals_of({}) == INTERVALS
 
 
 def test_digests_change_with_question_answer_and_membership() -> None:
@@ -153,3 +173,13 @@ def test_a_prompt_in_two_slices_is_found_by_id_and_by_text() -> None:
 def test_slices_cross_processes() -> None:
     slices = cut_slices(problems(600), SIZES, salt="a", few_shot=4)
     assert pickle.loads(pickle.dumps(slices)) == slices
+
+
+def test_a_study_without_a_holdout_keeps_its_plan_digest() -> None:
+    """The digest of a study as it was stored before there were holdouts."""
+    space = {"budget": [0, 8], "gate": [1], "block_cap": [2], "draft_length": [4]}
+    study = StudySpec.model_validate({"name": "old", "space": space})
+    assert "holdout" not in study.model_dump()["data"]["slices"]
+    assert study.plan_digest() == study.plan_sha256()[:16] == OLD_DIGEST
+    with_one = StudySpec.model_validate({"name": "old", "space": space, "data": {"slices": {"holdout": 5}}})
+    assert with_one.plan_digest() != OLD_DIGEST

@@ -1,6 +1,7 @@
 """Intervals keep their promise: checked by simulation, and against figures worked out elsewhere."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from studies.statistics import (
+    NOTHING,
     Interval,
     gain_interval,
     mcnemar_exact_p,
     paired_change_interval,
     prompts_for_margin,
+    ratio_interval,
     smallest_excluded_loss_pp,
 )
 
@@ -139,3 +142,42 @@ def test_no_prompts_exclude_nothing():
 def test_intervals_that_meet_or_are_unknown_cannot_be_told_apart(a, b, together):
     assert a.overlaps(b) is together
     assert b.overlaps(a) is together
+
+
+def test_a_ratio_is_that_of_the_sums_and_not_the_mean_of_ratios():
+    tokens, rounds = [10.0, 40.0], [10.0, 20.0]
+    interval, deviation = ratio_interval(tokens, rounds)
+    assert interval.mean == pytest.approx(50 / 30)
+    assert interval.mean != pytest.approx((1 + 2) / 2)
+    residual = (10 - 50 / 30 * 10) / 15
+    assert deviation == pytest.approx(math.sqrt(2 * residual**2))
+    assert interval.hi - interval.mean == pytest.approx(12.7062 * deviation / math.sqrt(2), rel=1e-4)
+
+
+def test_wholes_of_equal_size_give_the_interval_of_a_mean():
+    parts = [1.0, 4.0, 2.0, 5.0]
+    interval, _ = ratio_interval(parts, [2.0] * 4)
+    plain = gain_interval([part / 2 for part in parts])
+    assert (interval.mean, interval.lo, interval.hi) == pytest.approx((plain.mean, plain.lo, plain.hi))
+
+
+def test_the_interval_of_a_ratio_holds_it_as_often_as_it_says():
+    """Requests whose rounds and tokens hang together, as with long answers that draft better."""
+    generator = random.Random(7)
+    truth_tokens = truth_rounds = 0.0
+    samples = []
+    for _ in range(1500):
+        rounds = [float(generator.randint(5, 60)) for _ in range(30)]
+        tokens = [r * (1 + r / 60) + generator.gauss(0, 4) for r in rounds]
+        truth_tokens += sum(tokens)
+        truth_rounds += sum(rounds)
+        samples.append(ratio_interval(tokens, rounds)[0])
+    truth = truth_tokens / truth_rounds
+    held = sum(interval.lo <= truth <= interval.hi for interval in samples) / len(samples)
+    assert 0.92 < held < 0.98
+
+
+def test_a_ratio_of_nothing_is_unknown():
+    assert ratio_interval([], []) == (NOTHING, None)
+    assert ratio_interval([3.0], [0.0]) == (NOTHING, None)
+    assert ratio_interval([3.0], [2.0]) == (Interval(1.5, None, None, 1), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from studies.errors import DataError
-from studies.slices import EXEMPLARS, INTERVALS, Problem, digest_of, distinct
+from studies.slices import EXEMPLARS, Problem, digest_of, distinct, intervals_of
 from studies.spec import DataSpec
 from sweeper.measure.tasks.generator import generate_problems
 from sweeper.measure.tasks.gsm8k import read_gsm8k
@@ -47,7 +47,7 @@ def pool_size(data: DataSpec) -> int:
     wanted = {EXEMPLARS: data.few_shot, **data.slices.model_dump()}
     size = SMALLEST_POOL
     while size < LARGEST_POOL:
-        shares = {name: size * (high - low) for name, (low, high) in INTERVALS.items()}
+        shares = {name: size * (high - low) for name, (low, high) in intervals_of(wanted).items()}
         if all(count <= shares[name] - 4 * shares[name] ** 0.5 for name, count in wanted.items()):
             break
         size *= 2

@@ -9,9 +9,11 @@ import ctypes
 import json
 import os
 import select
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console, ConsoleDimensions
@@ -130,16 +132,40 @@ def emit_json(value: Any) -> None:
     _channel.documents += 1
 
 
+def emit_json_line(value: Any) -> None:
+    """Write ``value`` as one line of strict JSON, for commands that go on and say something after each step.
+
+    Raises ValueError and TypeError as ``emit_json`` does, before anything is written.
+    """
+    text = json.dumps(value, sort_keys=True, allow_nan=False)
+    stream = _channel.stream or sys.stdout
+    stream.write(text + "\n")
+    stream.flush()
+    _channel.documents += 1
+
+
 def documents_written() -> int:
     """How many documents this process has written; with --json a command writes one."""
     return _channel.documents
 
 
-def reader_left() -> bool:
-    """True when standard output is a pipe whose other end is closed, as after ``| head -1``."""
+def reader_left(*, null_before: bool) -> bool:
+    """True when standard output is a pipe whose other end is closed, as after ``| head -1``.
+
+    The console that Typer prints help with then has pointed standard output at the null device already;
+    null_before: whether it led there when the command began.
+    """
+    if not null_before and leads_nowhere():
+        return True
     watch = select.poll()
     watch.register(_channel.descriptor, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0))
+
+
+def leads_nowhere() -> bool:
+    """True when standard output is the null device."""
+    status = os.fstat(_channel.descriptor)
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == Path(os.devnull).stat().st_rdev
 
 
 def discard_stdout() -> None:

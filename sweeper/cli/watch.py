@@ -1,0 +1,114 @@
+"""``asd-sweep watch``: hold a running server's counters against the evidence in its artifact."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from studies.errors import UsageError
+from sweeper.cli.export import trust_for
+from sweeper.cli.options import JsonOption, examples
+from sweeper.cli.output import emit_json, emit_json_line, err, out
+from sweeper.cli.refusals import refusals_as_errors
+
+MAX_KEY_BYTES = 4096
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``watch`` to ``app``."""
+    app.command(
+        "watch",
+        epilog=examples(
+            "asd-sweep watch --artifact math.asd --server http://localhost:8000 --trust trust",
+            "asd-sweep watch --artifact math.asd --server http://localhost:8000 --once --since-start --json",
+            "asd-sweep watch --artifact math.asd --server https://llm.example --interval 5m --count 12",
+        )
+        + "\n\nExit code 0: no window was outside. 1: one was, or the server did not answer. Ctrl-C ends with 130."
+        "\n\n--json prints one document with --once, and otherwise one line of JSON for each window.",
+    )(watch_command)
+
+
+def watch_command(
+    artifact: Annotated[Path, typer.Option("--artifact", metavar="DIR", help="The artifact's folder (NAME.asd).")],
+    server: Annotated[str, typer.Option("--server", metavar="URL", help="The server, as http://localhost:8000.")],
+    trust: Annotated[
+        Path | None,
+        typer.Option(
+            "--trust",
+            metavar="DIR",
+            help="Trust folder. Default: /etc/asd-sweep/trust.d, else ~/.config/asd-sweep/trust.d.",
+        ),
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option("--api-key-file", metavar="FILE", help="File with the server's API key.")
+    ] = None,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="Length of a window: 30s, 5m, 1h.")
+    ] = "30s",
+    count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after N windows.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="End after one window.")] = False,
+    since_start: Annotated[
+        bool,
+        typer.Option("--since-start", help="Windows reach back to the server's start; the first needs no waiting."),
+    ] = False,
+    json_wanted: JsonOption = False,
+) -> None:
+    """Compare a server's counters with its artifact's evidence: tokens a round, exceptions, regret, and its state.
+
+    The artifact is verified first. A window with too little traffic is told, not judged.
+
+    Runs until interrupted, unless one of --once and --count is given.
+    """
+    from sweeper.artifact.statements import moment
+    from sweeper.artifact.verify import read_artifact, verify
+    from sweeper.watch.envelope import envelope_of
+    from sweeper.watch.judge import Watched
+    from sweeper.watch.lines import line
+    from sweeper.watch.loop import parse_duration, watch
+    from sweeper.watch.scrape import Server
+
+    if once and count not in (None, 1):
+        raise UsageError(f"--once ends after one window and --count after {count}; give one of them")
+    seconds = parse_duration(interval)
+    asked = Server(server, api_key=None if api_key_file is None else _api_key(api_key_file))
+    with refusals_as_errors():
+        verified = verify(read_artifact(artifact), trust_for(artifact, trust), at=datetime.now(UTC))
+    frozen = verified.frozen
+    envelope = envelope_of(frozen.evidence, budget=frozen.controls.budget, gate=frozen.controls.gate)
+    watched = Watched(verified.id, moment(frozen.not_after), envelope)
+    for name in envelope.unjudged:
+        err.print(f"asd-sweep: warning: the artifact has no interval for {name}; it is not judged", markup=False)
+    outside = False
+    events = watch(
+        asked,
+        watched,
+        count=1 if once else count,
+        interval_seconds=seconds,
+        since_start=since_start,
+        sleep=time.sleep,
+    )
+    for event in events:
+        outside = outside or event.verdict == "outside"
+        if not json_wanted:
+            out.print(line(event), markup=False, soft_wrap=True)
+        elif once:
+            emit_json(event.to_json())
+        else:
+            emit_json_line(event.to_json())
+    if outside:
+        raise typer.Exit(1)
+
+
+def _api_key(file: Path) -> str:
+    """The first line of a key file. Raises UsageError without saying what is in it."""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_KEY_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"--api-key-file {file} cannot be read: {error.strerror}") from error
+    key = data.split(b"\n", 1)[0].strip()
+    if not key or len(data) > MAX_KEY_BYTES or not key.isascii() or not key.decode("ascii").isprintable():
+        raise UsageError(f"--api-key-file {file} must hold a key on its first line, in printable ASCII")
+    return key.decode("ascii")

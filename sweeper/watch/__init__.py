@@ -1,0 +1,1 @@
+"""Compare what a running server counts with what its artifact says of it."""

@@ -117,6 +117,10 @@ def config_problems(vllm_config: Any) -> list[str]:
             problems.append(
                 "enable_adaptive_verification lets the device choose how many drafts are verified; turn it off"
             )
+        if getattr(speculative, "num_speculative_tokens_per_batch_size", None):
+            problems.append(
+                "num_speculative_tokens_per_batch_size changes the draft length with the load; give one draft length"
+            )
     if getattr(vllm_config.parallel_config, "enable_batch_sharded_sampling", False):
         problems.append(
             "enable_batch_sharded_sampling can move a request to another rank, without its ledger; turn it off"
@@ -126,6 +130,18 @@ def config_problems(vllm_config: Any) -> list[str]:
     model = vllm_config.model_config
     if getattr(vllm_config, "diffusion_config", None) is not None or getattr(model, "is_diffusion", False):
         problems.append("a diffusion model does not decode from left to right; choose an autoregressive target")
+    return problems
+
+
+def serving_problems(vllm_config: Any) -> list[str]:
+    """``config_problems``, and settings under which an artifact must not be served; one sentence each."""
+    problems = config_problems(vllm_config)
+    if vllm_config.speculative_config is None:
+        problems.append("there is no drafter, so there is nothing to verify; give --speculative-config")
+    if getattr(vllm_config.parallel_config, "pipeline_parallel_size", 1) > 1:
+        problems.append("pipeline parallelism was never tested with the verifier; use tensor parallelism")
+    if getattr(vllm_config.model_config, "logits_processors", None):
+        problems.append("custom logits processors change what is verified; remove --logits-processors")
     return problems
 
 

@@ -7,6 +7,7 @@ and results are plain values, since they may cross a process.
 import math
 from typing import Any
 
+from sweeper.verifier.identity import identity_of
 from sweeper.verifier.runners import describe, refusals, verifier_of
 from sweeper.verifier.settings import RequestControls, VerifierSettings, read_number
 
@@ -55,3 +56,7 @@ class AsdWorkerExtension:
     def asd_facts(self) -> dict[str, Any]:
         """What is installed in this worker, for the record and for refusing what is not supported."""
         return describe(self.model_runner)
+
+    def asd_identity(self) -> dict[str, str]:
+        """What this worker has loaded and runs, by the names of ``identity``; for all ranks: ``merge_identities``."""
+        return identity_of(self)

@@ -21,10 +21,14 @@ NO_STOP_TOKEN = -2
 
 @dataclass
 class _Line:
-    """Host side of one request: its slot, target rounds seen so far, whether ASD applies to it."""
+    """Host side of one request: its slot, target rounds seen so far, whether ASD applies to it.
+
+    reason: what the admission said while serving; empty while measuring.
+    """
 
     slot: int
     asd: bool
+    reason: str = ""
     rounds: int = 0
     finished: bool = False
 
@@ -45,10 +49,11 @@ class Ledger:
         self.budget = torch.zeros(capacity, **f64)
         self.gate = torch.zeros(capacity, **f64)
         self.block_cap = torch.zeros(capacity, **f64)
-        # [capacity]: exceptions accepted, blocks verified, target rounds counted on the device
+        # [capacity]: exceptions accepted, blocks verified, target rounds and tokens counted on the device
         self.exceptions = torch.zeros(capacity, **i64)
         self.blocks = torch.zeros(capacity, **i64)
         self.rounds = torch.zeros(capacity, **i64)
+        self.tokens = torch.zeros(capacity, **i64)
         # [capacity, max_draft]: exceptions and their regret in the request's latest block, for clipping at a stop
         self.last_exceptions = torch.zeros(capacity, max_draft, dtype=torch.bool, device=device)
         self.last_regret = torch.zeros(capacity, max_draft, dtype=torch.float32, device=device)
@@ -59,7 +64,9 @@ class Ledger:
         line = self._lines.get(request_id)
         return line is not None and not line.finished
 
-    def open(self, request_id: str, controls: RequestControls, *, stop_tokens: Iterable[int] = ()) -> None:
+    def open(
+        self, request_id: str, controls: RequestControls, *, stop_tokens: Iterable[int] = (), reason: str = ""
+    ) -> None:
         """Start a request's line. A finished request of the same id is a different one and loses its line.
 
         Everything written goes one way, to the device; the host does not wait for it.
@@ -68,8 +75,8 @@ class Ledger:
         if old is not None:
             self._free.append(old.slot)
         slot = self._take_slot()
-        self._lines[request_id] = _Line(slot, asd=not controls.is_strict)
-        for name in ("spent", "exceptions", "blocks", "rounds", "last_exceptions", "last_regret"):
+        self._lines[request_id] = _Line(slot, asd=not controls.is_strict, reason=reason)
+        for name in ("spent", "exceptions", "blocks", "rounds", "tokens", "last_exceptions", "last_regret"):
             getattr(self, name)[slot].fill_(0)
         self.budget[slot].fill_(controls.budget)
         self.gate[slot].fill_(controls.gate)
@@ -99,7 +106,7 @@ class Ledger:
     def _grow(self) -> None:
         """Double the lines; every line was in use by a running request."""
         capacity = self.spent.shape[0]
-        for name in ("spent", "budget", "gate", "block_cap", "exceptions", "blocks", "rounds"):
+        for name in ("spent", "budget", "gate", "block_cap", "exceptions", "blocks", "rounds", "tokens"):
             tensor = getattr(self, name)
             setattr(self, name, torch.cat([tensor, torch.zeros_like(tensor)]))
         for name in ("last_exceptions", "last_regret", "stops"):
@@ -130,6 +137,19 @@ class Ledger:
         """The same for a batch, without the host: slots [R] int64; given [R] bool, whether a row got a token."""
         self.rounds.index_add_(0, slots, given.to(torch.int64))
 
+    def count_tokens(self, slots: Tensor, given: Tensor) -> None:
+        """Tokens that a target round gave: slots [R] int64; given [R] integer."""
+        self.tokens.index_add_(0, slots, given.to(torch.int64))
+
+    def make_running_strict(self) -> None:
+        """Requests that run now get no further exception, whatever controls they started with.
+
+        One write that the device carries out in its turn; what was spent stays on record.
+        """
+        for line in self._lines.values():
+            line.asd = False
+        self.block_cap.fill_(0)
+
     def charge(
         self, slots: Tensor, *, lengths: Tensor, spent_after: Tensor, exceptions: Tensor, regret: Tensor
     ) -> None:
@@ -156,19 +176,24 @@ class Ledger:
         """Statistics by request id, as plain values; lines of finished requests are freed.
 
         The last block's exceptions and regrets come along, so that the caller can take out what lies beyond the
-        tokens the user received. With ``keep_running`` False, running requests are left out.
+        tokens the user received. With ``keep_running`` False, running requests are left out. ``reason`` and ``tokens``
+        are kept while serving only.
         """
         chosen = {r: line for r, line in self._lines.items() if line.finished or keep_running}
         if not chosen:
             return {}
         index = torch.tensor([line.slot for line in chosen.values()], dtype=torch.int64, device=self.device)
-        names = ("spent", "budget", "gate", "block_cap", "exceptions", "blocks", "last_exceptions", "last_regret")
+        names = (
+            *("spent", "budget", "gate", "block_cap", "exceptions", "blocks", "tokens"),
+            *("last_exceptions", "last_regret"),
+        )
         rounds = self.rounds[index].tolist()
         columns = {name: getattr(self, name)[index].tolist() for name in names}
         report: dict[str, dict[str, Any]] = {}
         for row, (request_id, line) in enumerate(chosen.items()):
             report[request_id] = {name: columns[name][row] for name in names}
             report[request_id].update(rounds=line.rounds + rounds[row], asd=line.asd, finished=line.finished)
+            report[request_id].update(reason=line.reason)
             if line.finished:
                 del self._lines[request_id]
                 self._free.append(line.slot)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MARK = "__asd_original__"
+_installed: dict[str, Callable[..., Any]] = {}  # target: the wrapper that stands there, to tell ours from a copy
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,25 @@ def problem_of(record: PatchRecord) -> str | None:
     if names[: len(record.parameters)] != record.parameters:
         expected = ", ".join(record.parameters)
         return f"{record.target} has another signature: expected it to start with ({expected}), found {names}"
-    if original is function and not function.__module__.startswith("vllm."):
-        return f"{record.target} was already replaced by {function.__module__}"
+    foreign = _foreign_source(original)
+    if foreign is not None:
+        return f"{record.target} was already replaced by {foreign}"
+    if original is not function and function is not _installed.get(record.target):
+        return f"{record.target} was wrapped again by {_foreign_source(function) or 'somebody else'}"
     return None
+
+
+def _foreign_source(function: Callable[..., Any]) -> str | None:
+    """The file a function comes from when that is not vLLM's own package; None for vLLM's own functions.
+
+    A wrapper may carry the name and module of what it wraps, so the code itself is asked where it lies.
+    """
+    vllm = importlib.import_module("vllm")
+    package = str(vllm.__path__[0])
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return f"{type(function).__module__}.{type(function).__qualname__}"
+    return None if code.co_filename.startswith(package) and not hasattr(function, "__wrapped__") else code.co_filename
 
 
 def install(record: PatchRecord, make_wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
@@ -166,6 +183,7 @@ def install(record: PatchRecord, make_wrapper: Callable[[Callable[..., Any]], Ca
     wrapper = make_wrapper(function)
     setattr(wrapper, MARK, function)
     setattr(owner, name, wrapper)
+    _installed[record.target] = wrapper
 
 
 def uninstall(record: PatchRecord) -> None:
@@ -174,3 +192,4 @@ def uninstall(record: PatchRecord) -> None:
     original = getattr(function, MARK, None)
     if original is not None:
         setattr(owner, name, original)
+        _installed.pop(record.target, None)

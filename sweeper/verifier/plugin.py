@@ -6,6 +6,7 @@ silently strict. All checks are in ``register``, whose errors stop the engine.
 
 import logging
 
+from sweeper.verifier.hangup import ignore_hangup, serving_named
 from sweeper.verifier.settings import WANTED_VARIABLE, wanted
 
 
@@ -17,6 +18,8 @@ def register() -> None:
     """
     if not wanted():
         return
+    if serving_named():
+        ignore_hangup()
     import vllm
 
     from sweeper.verifier.compat import check_seams, version_problem

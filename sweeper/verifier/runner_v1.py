@@ -37,9 +37,27 @@ class VerifierState(Verifier):
         discarded = self.runner.discard_request_mask.np
         for row, request_id in enumerate(batch.req_ids[: batch.num_reqs]):
             if request_id not in self.ledger:
-                self.open(request_id, self.runner.requests[request_id].sampling_params)
+                self._admit(request_id, self.runner.requests[request_id])
             if not discarded[row]:
                 self.ledger.count_round(request_id)
+
+    def _admit(self, request_id: str, request: Any) -> None:
+        if self.door is None:
+            self.open(request_id, request.sampling_params)
+            return
+        lora = request.lora_request is not None
+        self.open(request_id, request.sampling_params, prompt_tokens=request.num_prompt_tokens, lora=lora)
+
+    def count_tokens(self, sampled: Tensor) -> None:
+        """While serving: what a round gave each request; sampled: [R, 1 .. K + 1], -1 padded."""
+        if self.door is None:
+            return
+        batch = self.runner.input_batch
+        names = batch.req_ids[: batch.num_reqs]
+        kept = torch.from_numpy(~self.runner.discard_request_mask.np[: len(names)])
+        given = kept.to(sampled.device, non_blocking=True)
+        lines = torch.tensor(self.ledger.slots(names), dtype=torch.int64).to(sampled.device, non_blocking=True)
+        self.ledger.count_tokens(lines, (sampled[: len(names)] != -1).sum(dim=1) * given)
 
     def verify(
         self,
@@ -54,7 +72,7 @@ class VerifierState(Verifier):
         """vLLM's output with the rows ASD extends rewritten; shape and padding as vLLM made them."""
         batch = self.runner.input_batch
         request_ids = batch.req_ids[: len(num_draft_tokens)]
-        if max_spec_len == 0 or target_logits.shape[0] == 0:
+        if self.halted or max_spec_len == 0 or target_logits.shape[0] == 0:
             return output
         if not self.settings.trace and not any(self.ledger.uses_asd(r) for r in request_ids):
             return output
@@ -139,9 +157,11 @@ def _wrap_sample(original: Callable[..., Any]) -> Callable[..., Any]:
         state.begin_round()
         token = _sampling.set(state)
         try:
-            return original(self, logits, spec_decode_metadata, *args, **kwargs)
+            result = original(self, logits, spec_decode_metadata, *args, **kwargs)
         finally:
             _sampling.reset(token)
+        state.count_tokens(result.sampled_token_ids)
+        return result
 
     return _sample
 

@@ -6,7 +6,7 @@ is given to another request leads to that request's line. A round reads nothing 
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -33,18 +33,32 @@ class VerifierState(Verifier):
         nobody = self.ledger.reserve_line()
         self._line_of_slot = torch.full((requests.max_num_reqs,), nobody, dtype=torch.int64, device=device)
         self._asd = np.zeros(requests.max_num_reqs, dtype=bool)  # host copy: does the request in this slot use ASD
+        self._with_adapter: frozenset[str] = frozenset()
+
+    def expect(self, new_requests: Iterable[Any]) -> None:
+        """The requests of this step that will get a slot (NewRequestData): which of them bring a LoRA adapter."""
+        self._with_adapter = frozenset(new.req_id for new in new_requests if new.lora_request is not None)
 
     def admit(self, slot: int, params: Any) -> None:
         """A request got a slot: a new one gets a ledger line, one that was preempted keeps the line it had."""
         request_id = self._requests.index_to_req_id[slot]
         if request_id not in self.ledger:
-            self.open(request_id, params)
+            serving = self.door is not None
+            prompt_tokens = int(self._requests.prompt_len.np[slot]) if serving else 0
+            self.open(request_id, params, prompt_tokens=prompt_tokens, lora=request_id in self._with_adapter)
         self._line_of_slot[slot].fill_(self.ledger.slots([request_id])[0])
         self._asd[slot] = self.ledger.uses_asd(request_id)
 
+    def make_running_strict(self) -> None:
+        super().make_running_strict()
+        self._asd[:] = False
+
     def count_rounds(self, idx_mapping: Tensor, num_sampled: Tensor) -> None:
         """One target forward pass; idx_mapping: [R] slots; num_sampled: [R] tokens given, 0 in partial prefill."""
-        self.ledger.count_rounds(self._line_of_slot[idx_mapping.to(torch.int64)], num_sampled > 0)
+        lines = self._line_of_slot[idx_mapping.to(torch.int64)]
+        self.ledger.count_rounds(lines, num_sampled > 0)
+        if self.door is not None:
+            self.ledger.count_tokens(lines, num_sampled)
 
     def verify(
         self,
@@ -60,7 +74,7 @@ class VerifierState(Verifier):
     ) -> tuple[Tensor, Tensor]:
         """(sampled, num_sampled) with the rows ASD extends rewritten."""
         width = sampled.shape[1] - 1
-        if width == 0 or not (self.settings.trace or self._asd[idx_mapping_np].any()):
+        if self.halted or width == 0 or not (self.settings.trace or self._asd[idx_mapping_np].any()):
             return sampled, num_sampled
         slots = idx_mapping.to(torch.int64)
         starts = cu_num_logits[:-1].to(torch.int64)
@@ -190,6 +204,7 @@ def _wrap_finish_requests(original: Callable[..., Any]) -> Callable[..., Any]:
         if state is not None:
             # preempted requests lose their slot as finished ones do, but not their ledger line
             state.finish(scheduler_output.finished_req_ids)
+            state.expect(scheduler_output.scheduled_new_reqs)
         return original(self, scheduler_output, *args, **kwargs)
 
     return finish_requests

@@ -1,17 +1,18 @@
 """Which of vLLM's model runners a worker has, and the verifier in it."""
 
-from typing import Any
+from typing import Any, Literal
 
 from sweeper.verifier import runner_v1, runner_v2
-from sweeper.verifier.compat import config_problems, version_problem
+from sweeper.verifier.compat import Runner, config_problems, runner_problems, version_problem
 from sweeper.verifier.patches import MARK, V1_PATCHES, V2_LATE_PATCHES, V2_PATCHES, PatchRecord, locate
 from sweeper.verifier.state import Verifier
 
 V1_MODULE = "vllm.v1.worker.gpu_model_runner"
 V2_MODULE = "vllm.v1.worker.gpu.model_runner"
+V1_SAMPLER = "vllm.v1.sample.rejection_sampler"
 
 
-def kind_of(runner: Any) -> str:
+def kind_of(runner: Any) -> Runner | Literal[""]:
     """V1, V2, or "" for a model runner the verifier has no adapter for."""
     modules = {base.__module__ for base in type(runner).__mro__}
     return "V1" if V1_MODULE in modules else "V2" if V2_MODULE in modules else ""
@@ -33,6 +34,22 @@ def verifier_of(runner: Any) -> Verifier:
 def refusals(runner: Any) -> list[str]:
     """Settings of this engine under which the rule would not hold (compat.config_problems), one sentence each."""
     return config_problems(runner.vllm_config)
+
+
+def replaced_parts(runner: Any) -> list[str]:
+    """Places of this runner's adapter, or its samplers, that somebody else replaced since; one sentence each.
+
+    ``problem_of`` is asked again, since a second plugin may have come after the verifier.
+    """
+    kind = kind_of(runner)
+    if kind == "":
+        return [f"the verifier has no adapter for {type(runner).__module__}.{type(runner).__qualname__}"]
+    problems = runner_problems(kind)
+    sampler = getattr(runner, "rejection_sampler", None)
+    expected = V1_SAMPLER if kind == "V1" else runner_v2.__name__
+    if type(sampler).__module__ != expected:
+        problems.append(f"the runner's rejection sampler is {type(sampler).__module__}.{type(sampler).__qualname__}")
+    return problems
 
 
 def describe(runner: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sweeper.verifier.admission import ASD, Candidate, Door
 from sweeper.verifier.kernel import select
 from sweeper.verifier.ledger import Ledger
 from sweeper.verifier.rows import Rows
@@ -18,21 +19,43 @@ from sweeper.verifier.trace import TraceBuffer
 
 
 class Verifier:
-    """What the verifier knows in one worker: settings, ledger, traces, refused requests."""
+    """What the verifier knows in one worker: settings, ledger, traces, refused requests.
+
+    door: set while serving; it then decides which requests get the controls of ``settings``, and requests bring none
+    of their own. halted: every row is strict, also of requests that had begun with ASD.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.settings = VerifierSettings()
         self.ledger = Ledger(device=device)
         self.traces = TraceBuffer()
         self.refused: dict[str, int] = {}
+        self.door: Door | None = None
+        self.halted = False
 
-    def open(self, request_id: str, params: Any) -> None:
-        """Begin a request's ledger line with the controls it decodes under; ``params``: SamplingParams or None."""
-        controls, stops = STRICT_REQUEST, frozenset[int]()
+    def open(self, request_id: str, params: Any, *, prompt_tokens: int = 0, lora: bool = False) -> None:
+        """Begin a request's ledger line with the controls it decodes under; ``params``: SamplingParams or None.
+
+        prompt_tokens, lora: of the request; looked at while serving only.
+        """
+        controls, stops, reason = STRICT_REQUEST, frozenset[int](), ""
         if params is not None:
             stops = frozenset(params.all_stop_token_ids)
+        if self.door is not None:
+            reason = self.door.reason(Candidate(request_id, params, prompt_tokens, lora))
+            controls = self.settings.default if reason == ASD else STRICT_REQUEST
+        elif params is not None:
             controls = self._controls(params)
-        self.ledger.open(request_id, controls, stop_tokens=stops)
+        self.ledger.open(request_id, controls, stop_tokens=stops, reason=reason)
+
+    def halt(self) -> None:
+        """From now on every row is strict, requests in flight included; nothing waits for the device."""
+        self.halted = True
+        self.make_running_strict()
+
+    def make_running_strict(self) -> None:
+        """Requests that run now stay strict until they end, also after a halt is over."""
+        self.ledger.make_running_strict()
 
     def _controls(self, params: Any) -> RequestControls:
         try:

@@ -13,6 +13,7 @@ from sweeper.verifier.compat import (
     SEAMS,
     config_problems,
     installed_version,
+    serving_problems,
     version_note,
     version_problem,
     version_status,
@@ -67,7 +68,11 @@ def test_every_patch_record_belongs_to_one_runner() -> None:
 
 def engine(**changes: Any) -> SimpleNamespace:
     """The parts of vLLM's configuration that are looked at, in an engine the verifier may decode in."""
-    speculative = {"rejection_sample_method": "standard", "enable_adaptive_verification": False}
+    speculative = {
+        "rejection_sample_method": "standard",
+        "enable_adaptive_verification": False,
+        "num_speculative_tokens_per_batch_size": None,
+    }
     speculative |= {key: changes.pop(key) for key in list(changes) if key in speculative}
     parallel = {"enable_batch_sharded_sampling": changes.pop("enable_batch_sharded_sampling", None)}
     model = SimpleNamespace(is_diffusion=changes.pop("is_diffusion", False))
@@ -95,6 +100,7 @@ def test_an_ordinary_engine_has_no_problem_with_or_without_a_drafter() -> None:
         ({"rejection_sample_method": "block"}, "rejection_sample_method is 'block'"),
         ({"rejection_sample_method": "fly"}, "rejection_sample_method is 'fly'"),
         ({"enable_adaptive_verification": True}, "enable_adaptive_verification"),
+        ({"num_speculative_tokens_per_batch_size": [(1, 8, 3)]}, "num_speculative_tokens_per_batch_size"),
         ({"enable_batch_sharded_sampling": True}, "enable_batch_sharded_sampling"),
         ({"watermark_config": SimpleNamespace(key=1)}, "watermark_config"),
         ({"diffusion_config": SimpleNamespace(canvas_length=8)}, "diffusion"),
@@ -106,6 +112,18 @@ def test_a_setting_under_which_the_rule_would_not_hold_is_named(changes: dict[st
     assert said in problem
     assert "; " in problem, "a problem says what to do"
     assert "\n" not in problem
+
+
+def test_serving_asks_more_than_measuring() -> None:
+    assert serving_problems(engine()) == []
+    for changes, said in (
+        ({"speculative_config": None}, "no drafter"),
+        ({"parallel_config": SimpleNamespace(pipeline_parallel_size=2)}, "pipeline parallelism"),
+        ({"model_config": SimpleNamespace(logits_processors=["mine:Processor"])}, "custom logits processors"),
+        ({"rejection_sample_method": "block"}, "rejection_sample_method is 'block'"),
+    ):
+        [problem] = serving_problems(engine(**changes))
+        assert said in problem
 
 
 def test_a_rejection_method_that_cannot_be_read_is_a_problem() -> None:

@@ -10,10 +10,13 @@ from sweeper.verifier.patches import V1_PATCHES, V2_PATCHES
 from sweeper.verifier.settings import WANTED_VARIABLE
 
 
-def _run(code: str, *arguments: str, wanted: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, WANTED_VARIABLE: wanted, "VLLM_LOGGING_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
+def _run(
+    code: str, *arguments: str, wanted: str = "", environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    quiet = {"VLLM_LOGGING_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
+    everything = {**os.environ, WANTED_VARIABLE: wanted, **quiet, **(environment or {})}
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, env=everything, timeout=300)
 
 
 def test_the_plugin_is_idle_unless_asked() -> None:
@@ -119,3 +122,52 @@ assert not {r.module for r in ALL_SEAMS} & {*sys.modules}, "nothing can be wrapp
     assert "not installed" in warning
     assert "0.99.0" in warning
     assert "decodes strictly" in warning
+
+
+WRAPPED_AGAIN = """
+import functools, signal
+from sweeper.verifier.patches import V1_PATCHES, install, locate, problem_of
+
+def copy_of(function):
+    @functools.wraps(function)
+    def copy(*args, **kwargs):
+        return function(*args, **kwargs)
+    return copy
+
+for record in V1_PATCHES:
+    owner, name, original = locate(record)
+    setattr(owner, name, copy_of(original))
+    print("before", problem_of(record))
+    setattr(owner, name, original)
+    install(record, copy_of)
+    assert problem_of(record) is None
+    setattr(owner, name, copy_of(locate(record)[2]))
+    print("after", problem_of(record))
+    setattr(owner, name, original)
+"""
+
+
+@pytest.mark.engine
+def test_a_place_that_somebody_else_wraps_is_noticed_before_and_after_although_the_names_are_copied() -> None:
+    done = _run(WRAPPED_AGAIN, wanted="on")
+    assert done.returncode == 0, done.stderr[-2000:]
+    said = [line for line in done.stdout.splitlines() if line.startswith(("before", "after"))]
+    assert len(said) == 2 * len(V1_PATCHES)
+    assert all("already replaced by <string>" in line for line in said[::2])
+    assert all("wrapped again by <string>" in line for line in said[1::2])
+
+
+@pytest.mark.parametrize(("plugins", "ignored"), [("asd_verifier,asd_serving", True), ("asd_verifier", False)])
+def test_a_hangup_is_ignored_only_while_serving(plugins: str, ignored: bool) -> None:
+    code = (
+        "import signal, sweeper.verifier.compat as compat\n"
+        "compat.check_seams = lambda: ['nothing more is wanted here']\n"
+        "from sweeper.verifier.plugin import register\n"
+        "try: register()\n"
+        "except RuntimeError: pass\n"
+        "print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
+    )
+    environment = {"VLLM_PLUGINS": plugins}
+    done = _run(code, wanted="on", environment=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split()[-1] == str(ignored)

@@ -5,7 +5,7 @@ BIN := .venv/bin
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-fast check clean
+.PHONY: help setup quickstart demo-serve test test-fast mutate check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -18,11 +18,17 @@ quickstart: setup  ## measure the quickstart study on a real engine and print it
 	$(BIN)/asd-sweep start --study quickstart
 	$(BIN)/asd-sweep frontier --study quickstart
 
+demo-serve: setup  ## freeze a cell of the quickstart study, sign, verify and export it, and serve with it (about 20 minutes, the study included)
+	$(BIN)/python tools/demo_serve.py --study quickstart
+
 test: setup  ## the whole suite, real engine included (about 20 minutes on 2 cores)
 	$(BIN)/python -P -m pytest -n $(JOBS) --dist loadfile
 
 test-fast: setup  ## the tests that start no engine and no cluster (two minutes)
 	$(BIN)/python -P -m pytest -n $(JOBS) --dist loadfile -m "not engine and not ray and not gpu and not slow"
+
+mutate: setup  ## take the guards of the artifact's verification away one at a time: does a test notice each?
+	$(BIN)/python tools/mutate_verify.py
 
 check: setup  ## format, lint, types and the direction of imports
 	$(BIN)/ruff check .

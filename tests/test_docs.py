@@ -27,6 +27,7 @@ from sweeper import settings as program_settings
 from sweeper.cli import failures
 from sweeper.cli.app import app
 from sweeper.doctor import Finding
+from sweeper.freeze.passphrases import PASSPHRASE
 from sweeper.run.signals import StopRequest
 from sweeper.verifier.settings import WANTED_VARIABLE
 from tests.markdown import PAGES, ROOT, codes, flat, page, section, tables
@@ -81,7 +82,7 @@ def test_the_environment_variables_are_those_the_code_reads() -> None:
     [table] = tables(section(page(CLI), "Environment variables"))
     named = {codes(row[0])[0]: row[2] for row in table}
     ours = {getattr(program_settings, name) for name in ("STORAGE", "DATA", "CACHE", "DEBUG")}
-    assert set(named) == ours | {WANTED_VARIABLE, "ASD_SWEEP_DEVICE"}
+    assert set(named) == ours | {WANTED_VARIABLE, PASSPHRASE, "ASD_SWEEP_DEVICE"}
     assert "ASD_SWEEP_DEVICE" in (ROOT / "tools" / "setup.py").read_text("utf-8")
     assert program_settings.DEFAULT_STORAGE in named[program_settings.STORAGE]
     assert program_settings.DEFAULT_CACHE in named[program_settings.CACHE]

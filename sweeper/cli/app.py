@@ -10,10 +10,30 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sweeper.cli import doctor, failures, models, output, start, status, studies, verify_rule
+from sweeper.cli import (
+    audit,
+    doctor,
+    export,
+    failures,
+    freeze,
+    keys,
+    models,
+    output,
+    resign,
+    start,
+    status,
+    studies,
+    trust,
+    verify,
+    verify_rule,
+    watch,
+)
 from sweeper.cli.options import examples
 
-COMMANDS = (start, status, studies, models, doctor, verify_rule)
+COMMANDS = (
+    *(start, status, studies, models, doctor, verify_rule),
+    *(freeze, audit, resign, keys, trust, verify, export, watch),
+)
 """Modules with ``register(app)``, in the order in which help lists them."""
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)

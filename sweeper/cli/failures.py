@@ -84,6 +84,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     as_json = wants_json(given)
     with output.json_only_stdout() if as_json else nullcontext():
         before = output.documents_written()
+        null_before = output.leads_nowhere()
         try:
             code = _invoke(app, given)
             if code != INTERRUPTED:
@@ -91,7 +92,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
             error: BaseException = KeyboardInterrupt()
         except (Exception, KeyboardInterrupt) as caught:
             error = caught
-        if isinstance(error, BrokenPipeError) and output.reader_left():
+        if isinstance(error, BrokenPipeError) and output.reader_left(null_before=null_before):
             output.discard_stdout()
             return 1
         failure = describe(error)

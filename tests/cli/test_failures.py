@@ -198,7 +198,28 @@ def test_a_reader_that_leaves_ends_the_command_quietly(body: str, arguments: lis
     assert "Traceback" not in complaint
 
 
+def test_a_reader_that_leaves_while_help_is_printed_ends_it_quietly() -> None:
+    """The console that prints help points standard output elsewhere before it gives up."""
+    command = [sys.executable, "-P", "-c", PROBE.format(body="pass"), "do", "--help"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
 def test_a_pipe_that_breaks_elsewhere_is_not_hidden() -> None:
     ended = probe("raise BrokenPipeError(32, 'the cluster is gone')")
     assert ended.returncode == 1
     assert "internal error: BrokenPipeError: [Errno 32] the cluster is gone" in ended.stderr
+
+
+def test_nor_is_it_where_standard_output_leads_nowhere() -> None:
+    command = [sys.executable, "-P", "-c", PROBE.format(body="raise BrokenPipeError(32, 'the cluster is gone')"), "do"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, check=False
+    )
+    assert ended.returncode == 1
+    assert "the cluster is gone" in ended.stderr

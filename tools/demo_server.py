@@ -1,0 +1,165 @@
+"""vLLM's OpenAI-compatible server as a process of its own on loopback, and a small client; for tools/demo_serve.py.
+
+Knows nothing of artifacts: it is given arguments and an environment, and speaks HTTP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+START_SECONDS = 300
+STOP_SECONDS = 30
+CALL_SECONDS = 300
+
+CPU = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+"""What a vLLM server on a CPU wants besides the exported environment: a small KV cache, one thread."""
+
+
+class ServerDidNotStart(Exception):
+    """The server ended before it answered; ``log`` holds what it printed."""
+
+    def __init__(self, exit_code: int, log: str) -> None:
+        super().__init__(f"the server ended with exit code {exit_code} before it was ready")
+        self.exit_code = exit_code
+        self.log = log
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client received."""
+
+    text: str
+    tokens: int
+    finish_reason: str
+
+
+class VllmServer:
+    """A running server. Use as a context manager: entering waits until it is ready, leaving ends it and its children.
+
+    arguments: of vLLM's server, without host and port. environment: set beside CPU and the process's own.
+    Raises ServerDidNotStart when the process ends first.
+    """
+
+    def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = log
+        self._http = httpx.Client(base_url=self.url, timeout=CALL_SECONDS, trust_env=False)
+        module = (sys.executable, "-P", "-m", "vllm.entrypoints.openai.api_server")
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [*module, "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "demo", *arguments],
+                env={**os.environ, **CPU, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> VllmServer:
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def chat(self, question: str, *, max_tokens: int, asd: str | None = None) -> Answer:
+        """One greedy chat completion; ``asd`` "off" asks for strict decoding."""
+        body: dict[str, Any] = {
+            "model": "demo",
+            "messages": [{"role": "user", "content": question}],
+            "max_tokens": max_tokens,
+            "temperature": 0,
+        }
+        if asd is not None:
+            body["vllm_xargs"] = {"asd": asd}
+        answer = self._http.post("/v1/chat/completions", json=body).raise_for_status().json()
+        choice = answer["choices"][0]
+        return Answer(choice["message"]["content"], answer["usage"]["completion_tokens"], choice["finish_reason"])
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample of ours on /metrics, by its name and labels as they are written there."""
+        lines = self._http.get("/metrics").raise_for_status().text.splitlines()
+        samples = (line.rpartition(" ") for line in lines if line.startswith("asd_"))
+        return {name: float(value) for name, _, value in samples}
+
+    def total(self, name: str) -> float:
+        """The sum of a metric over its labels; 0 when there is none."""
+        return sum(v for k, v in self.metrics().items() if k == name or k.startswith(name + "{"))
+
+    def get(self, path: str) -> Any:
+        return self._http.get(path).raise_for_status().json()
+
+    def post(self, path: str, *, token: str) -> httpx.Response:
+        """A request of an administrator."""
+        return self._http.post(path, headers={"X-ASD-Admin-Token": token})
+
+    def _wait_until_ready(self) -> None:
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                raise ServerDidNotStart(self._process.returncode, self.log.read_text("utf-8", errors="replace"))
+            with contextlib.suppress(httpx.TransportError):
+                if self._http.get("/health", timeout=5).status_code == 200:
+                    return
+            time.sleep(0.5)
+        raise TimeoutError(f"the server was not ready after {START_SECONDS} s; see {self.log}")
+
+    def _end(self) -> None:
+        self._http.close()
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(STOP_SECONDS)
+
+
+def read_environment(file: Path) -> dict[str, str]:
+    """NAME=value lines, as ``docker run --env-file`` reads them; comments and empty lines are left out."""
+    lines = (line.strip() for line in file.read_text("utf-8").splitlines())
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def stock_arguments(config: Path) -> list[str]:
+    """The exported configuration without what is ours, as arguments: the same server, as vLLM ships it."""
+    import yaml
+
+    values: dict[str, Any] = yaml.safe_load(config.read_text("utf-8"))
+    ours = {"additional-config", "worker-extension-cls", "fingerprint-mode", "fingerprint-value"}
+    arguments = []
+    for name, value in values.items():
+        if name in ours:
+            continue
+        if isinstance(value, bool):
+            arguments += [f"--{name}" if value else f"--no-{name}"]
+        else:
+            arguments += [f"--{name}", json.dumps(value) if isinstance(value, dict | list) else str(value)]
+    return arguments

@@ -27,7 +27,8 @@ class FreezeDecision:
     accuracy_lower_pp: one-sided 95 % lower bound of the accuracy change, points; None without graded prompts.
     flip_rate: share of prompts whose correctness differs, see ``flip_rate``.
     prompts_needed: what the margin takes at that rate when the true change is none, 0 when it was shown;
-    prompts_missing: how many of them the slice lacks.
+    prompts_missing: how many of them the slice lacks. loss: a sentence when the prompts show a loss beyond the margin,
+    its whole 95 % interval below it; that is no thin evidence, and is never frozen.
     """
 
     weak: tuple[str, ...]
@@ -36,6 +37,7 @@ class FreezeDecision:
     flip_rate: float
     prompts_needed: int
     prompts_missing: int
+    loss: str = ""
 
     @property
     def strong(self) -> bool:
@@ -102,7 +104,18 @@ def _decide(found: dict[str, str], measured: Measurement, protocol: ProtocolSpec
     if simulated:
         found[SIMULATED_ENGINE] = "the engine is simulated: no model was run, every number is invented"
     weak = tuple(sorted(found))
-    return FreezeDecision(weak, tuple(found[code] for code in weak), lower, rate, needed, missing)
+    sentences = tuple(found[code] for code in weak)
+    return FreezeDecision(weak, sentences, lower, rate, needed, missing, _loss(measured, protocol.margin_pp))
+
+
+def _loss(measured: Measurement, margin_pp: float) -> str:
+    change = measured.accuracy_change_pp
+    if change.lo is None or change.hi is None or round(change.hi, PLACES) >= -margin_pp:
+        return ""
+    return (
+        f"the cell loses accuracy beyond the margin of {margin_pp:g} points: {change.mean:+.1f} points, 95 % interval "
+        f"{change.lo:+.1f} to {change.hi:+.1f}, {measured.gained} gained and {measured.lost} lost of {change.n} prompts"
+    )
 
 
 def _no_gain(measured: Measurement) -> str:

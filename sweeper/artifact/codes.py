@@ -184,6 +184,10 @@ _EXPLANATIONS = {
         "Prompts on which the controls were chosen or confirmed may also have judged them.",
         "Audit, or freeze, on prompts kept apart.",
     ),
+    "loss-shown": Explanation(
+        "The evidence shows a loss of accuracy beyond the margin: the whole interval lies below it.",
+        "Freeze another cell. No policy accepts this one.",
+    ),
     "weak-evidence": Explanation(
         "The artifact or its audit says that its evidence is too thin.",
         "Measure on more prompts; or set accept_weak_evidence in policy.json if that is acceptable.",

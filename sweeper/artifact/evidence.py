@@ -20,6 +20,11 @@ def shows_margin(accuracy_lower_pp: str, margin_pp: str) -> bool:
     return accuracy_lower_pp != "" and Decimal(accuracy_lower_pp) > -Decimal(margin_pp)
 
 
+def shows_loss(accuracy_hi_pp: str, margin_pp: str) -> bool:
+    """True when the whole 95 % interval of the accuracy change lies below minus the margin: the loss is a fact."""
+    return accuracy_hi_pp != "" and Decimal(accuracy_hi_pp) < -Decimal(margin_pp)
+
+
 def require_admitted(shown: bool, code: str, weak: Sequence[str]) -> None:
     """What is not shown must be named among the weak points. Raises Refused (``evidence-contradiction``)."""
     if not shown and code not in weak:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from sweeper.artifact.errors import Refused
+from sweeper.artifact.evidence import shows_loss
 from sweeper.artifact.fields import moment, time_text
 from sweeper.artifact.policy_file import Policy
 from sweeper.artifact.statements import NON_INFERIOR, FrozenControls, QualityAudit
@@ -87,6 +88,18 @@ def weak_points(frozen: FrozenControls, audits: Sequence[QualityAudit]) -> list[
         if audit.verdict != NON_INFERIOR:
             points.append(f"audit of {audit.workload.id}: verdict {audit.verdict}")
     return points
+
+
+def check_no_loss(frozen: FrozenControls, audits: Sequence[QualityAudit]) -> None:
+    """Evidence that is thin may be accepted; evidence of a loss beyond the margin is never, whatever the policy."""
+    judged = [("freeze", frozen.evidence.accuracy_change_pp, frozen.evidence.margin_pp)]
+    judged += [(f"audit of {audit.workload.id}", audit.accuracy_change_pp, audit.margin_pp) for audit in audits]
+    for what, change, margin_pp in judged:
+        if shows_loss(change.hi, margin_pp):
+            raise Refused(
+                "loss-shown",
+                f"{what}: accuracy changes by {change.lo} to {change.hi} points, all beyond the margin of {margin_pp}",
+            )
 
 
 def check_evidence(points: Sequence[str], policy: Policy) -> None:

@@ -140,6 +140,7 @@ def verify_report(
         lambda found: f"{len(found[0])} found, {'one is' if required else 'none is'} required",
     )
     audits, ignored_audits = audited or ((), ())
+    checks.ask("accuracy", lambda: judgements.check_no_loss(frozen, audits), "no loss beyond the margin is shown")
     weak = judgements.weak_points(frozen, audits)
     checks.ask("evidence", lambda: judgements.check_evidence(weak, policy), _evidence_detail(weak))
     if checks.refused is not None:

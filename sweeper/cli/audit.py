@@ -168,3 +168,5 @@ def _tell(made: "Audited") -> None:
         f"  {made.file}",
     ):
         out.print(line, markup=False, soft_wrap=True)
+    if made.decision.loss:
+        warn(f"{made.decision.loss}; no server takes this artifact with this audit")

@@ -144,6 +144,11 @@ def freeze(
     trial = choice.selection.result.trial
     measured = measure_on_slice(database, spec, settings, progress, slice_name="confirm", trial=trial, cell=cell)
     decision = freeze_rule(measured.measurement, spec.protocol, simulated=simulated)
+    if decision.loss:
+        raise FreezeRefusedError(
+            f"not frozen: {decision.loss}; the slice is spent: choose again in a study with another data.salt, and with "
+            "more prompts in data.slices.quality, so that the search sees such a loss"
+        )
     if decision.weak and not order.accept_weak:
         raise FreezeRefusedError(f"not frozen: {'; '.join(decision.sentences)}; {WEAK_WAY_OUT}")
     last = last_of_lineage(database, order.lineage)

@@ -101,6 +101,7 @@ def measure_on_slice(
             _Quieter(progress, slice_name),
             store,
             legs=LEGS[slice_name],
+            hash_weights=True,
         )
     if not finished:
         raise StoppedBySignalError(exit_code)

@@ -132,7 +132,13 @@ def _measure(prepared: Prepared, settings: Settings, progress: Progress, databas
 
 
 def drive(
-    prepared: Prepared, settings: Settings, progress: Progress, store: RunStore, *, legs: LegPlan = WHOLE_TRIALS
+    prepared: Prepared,
+    settings: Settings,
+    progress: Progress,
+    store: RunStore,
+    *,
+    legs: LegPlan = WHOLE_TRIALS,
+    hash_weights: bool = False,
 ) -> tuple[bool, int]:
     """Run the driver on the pool the study asks for: (nothing is left, exit code of the signal that stopped it or 0).
 
@@ -149,6 +155,7 @@ def drive(
                 model_cache=str(settings.cache_folder),
                 stopping=lambda: bool(stop),
                 legs=legs,
+                hash_weights=hash_weights,
             )
             return driver.run(), stop.exit_code
     finally:

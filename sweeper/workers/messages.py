@@ -18,6 +18,7 @@ class WorkerOrder:
 
     slices: prompts by slice name. exemplars: worked problems put before each question.
     cores: CPU cores to bind to, empty on accelerators. model_cache: folder of fetched models.
+    hash_weights: the engine's facts are to hold a digest of the loaded weights.
     """
 
     worker: str
@@ -31,6 +32,7 @@ class WorkerOrder:
     cores: tuple[int, ...] = ()
     accelerators: int = 0
     seed: int = 0
+    hash_weights: bool = False
 
 
 @dataclass(frozen=True)

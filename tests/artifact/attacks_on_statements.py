@@ -6,7 +6,18 @@ from typing import Any
 
 from sweeper.artifact.statements import SliceRef
 from tests.artifact.attacks import Bench, add, attack
-from tests.artifact.making import CONTROLS, EVIDENCE, FROZEN, SLICES, audit_of, digest, edited_payload, files_of, number
+from tests.artifact.making import (
+    CONTROLS,
+    EVIDENCE,
+    FROZEN,
+    SLICES,
+    audit_of,
+    digest,
+    edited_payload,
+    files_of,
+    number,
+    whole_artifact,
+)
 
 
 @attack(10, "foreign-predicate-type", "predicate-type")
@@ -315,6 +326,20 @@ def _(bench: Bench) -> None:
 @attack(18, "weak-audit", "weak-evidence")
 def _(bench: Bench) -> None:
     bench.verify_audit(weak=["too-few-prompts"])
+
+
+@attack(18, "freeze-of-a-shown-loss", "loss-shown")
+def _(bench: Bench) -> None:
+    lost = number("-9", "-12", "-6")
+    lossy = replace(EVIDENCE, accuracy_change_pp=lost, accuracy_lower_pp="-11", weak=["margin-not-shown"])
+    bench.verify_frozen(replace(FROZEN, evidence=lossy), accept_weak_evidence=True)
+
+
+@attack(18, "audit-of-a-shown-loss", "loss-shown")
+def _(bench: Bench) -> None:
+    lost = number("-9", "-12", "-6")
+    changed = whole_artifact(bench.signer, verdict="not-shown", accuracy_change_pp=lost, accuracy_lower_pp="-11")
+    bench.verify(changed, accept_weak_evidence=True)
 
 
 @attack(18, "audit-that-showed-nothing", "weak-evidence")

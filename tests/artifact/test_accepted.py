@@ -216,6 +216,7 @@ def test_a_report_without_refusals_carries_the_artifact(bench: Bench) -> None:
         "time",
         "lineage",
         "audit",
+        "accuracy",
         "evidence",
     ]
 

@@ -11,6 +11,7 @@ import pytest
 from storage.artifacts import last_of_lineage
 from storage.confirmations import find_confirmation
 from studies.errors import AsdSweepError, FreezeRefusedError, SliceSpentError, StudyMismatchError, UsageError
+from studies.statistics import paired_change_interval
 from sweeper.artifact.errors import Refused
 from sweeper.artifact.statements import FrozenControls
 from sweeper.artifact.verify import read_artifact, verify
@@ -112,6 +113,20 @@ def test_thin_evidence_is_refused_with_the_prompts_missing_and_kept(
     assert not (desk.folder / "a.asd").exists()
     monkeypatch.setattr(freeze_module, "freeze_rule", rule)
     assert desk.freeze(accept_weak=False, pool=no_engine()).draft.decision.strong
+
+
+def test_a_shown_loss_is_never_frozen(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The confirm slice says that the cell is worse; leave for weak evidence is not leave for that."""
+    rule = freeze_module.freeze_rule
+
+    def unlucky(measured: Any, protocol: Any, **others: Any) -> Any:
+        worse = replace(measured, gained=0, lost=26, accuracy_change_pp=paired_change_interval(0, 26, 40))
+        return rule(worse, protocol, **others)
+
+    monkeypatch.setattr(freeze_module, "freeze_rule", unlucky)
+    with pytest.raises(FreezeRefusedError, match=r"not frozen: the cell loses accuracy beyond the margin.*data\.salt"):
+        desk.freeze(accept_weak=True)
+    assert not (desk.folder / "a.asd").exists()
 
 
 def test_the_best_cell_is_taken_where_none_is_named(desk: Desk) -> None:

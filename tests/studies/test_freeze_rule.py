@@ -94,6 +94,18 @@ def test_a_loss_that_more_prompts_would_only_confirm_is_called_a_loss() -> None:
     assert "the loss, not the number of prompts" in decision.sentences[0]
 
 
+def test_a_loss_whose_whole_interval_is_beyond_the_margin_is_a_loss_and_not_thin_evidence() -> None:
+    decision = decide(0, 26, 48)
+    assert "26 lost of 48 prompts" in decision.loss
+    assert "margin-not-shown" in decision.weak
+    assert audit_rule(measured(0, 13, 24), PROTOCOL).loss
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 0), (3, 3, 1000), (1, 4, 24), (0, 3, 24)])
+def test_what_may_be_chance_is_no_loss(counts: tuple[int, int, int]) -> None:
+    assert decide(*counts).loss == ""
+
+
 def test_nothing_graded_is_weak_and_has_no_bound() -> None:
     decision = decide(0, 0, 0)
     assert decision.accuracy_lower_pp is None

@@ -199,7 +199,7 @@ def test_each_window_is_one_line_for_people(command: Command, server: StandInSer
     ]
     assert command(server.url, "--count", "3") == 1
     inside, outside, quiet = command.out.splitlines()
-    assert "100 requests, 3 strict (sampled 3), mode enforce" in inside
+    assert "100 requests under ASD, 3 strict (sampled 3), mode enforce" in inside
     assert "3.6 tokens/round (3.152 to 4.1" in inside
     assert "0.02 exceptions/token (at most 0.0" in inside
     assert "OUTSIDE" in outside

@@ -146,8 +146,8 @@ def freeze(
     decision = freeze_rule(measured.measurement, spec.protocol, simulated=simulated)
     if decision.loss:
         raise FreezeRefusedError(
-            f"not frozen: {decision.loss}; the slice is spent: choose again in a study with another data.salt, and with "
-            "more prompts in data.slices.quality, so that the search sees such a loss"
+            f"not frozen: {decision.loss}; the slice is spent: choose again in a study with another data.salt, and "
+            "with more prompts in data.slices.quality, so that the search sees such a loss"
         )
     if decision.weak and not order.accept_weak:
         raise FreezeRefusedError(f"not frozen: {'; '.join(decision.sentences)}; {WEAK_WAY_OUT}")

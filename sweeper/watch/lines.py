@@ -27,7 +27,8 @@ def _traffic(window: Window) -> str:
     counts = window.counts
     strict = f", {counts['strict_requests']} strict" if counts["strict_requests"] else ""
     reasons = ", ".join(f"{reason} {count}" for reason, count in window.strict_reasons.items())
-    return f"{counts['asd_requests']} requests under ASD{strict}{f' ({reasons})' if reasons else ''}, mode {window.mode}"
+    told = f" ({reasons})" if reasons else ""
+    return f"{counts['asd_requests']} requests under ASD{strict}{told}, mode {window.mode}"
 
 
 def _figure(figure: Figure) -> str:

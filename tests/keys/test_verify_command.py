@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -297,7 +297,8 @@ def serving(status: object, *, elsewhere: str | None = None, key: str | None = N
             if elsewhere is not None:
                 self.send_header("Location", f"{elsewhere}/v1/asd/status")
             self.end_headers()
-            self.wfile.write(status if isinstance(status, bytes) else json.dumps(status).encode())
+            with suppress(ConnectionError):  # a client that has read enough goes away
+                self.wfile.write(status if isinstance(status, bytes) else json.dumps(status).encode())
 
         def log_message(self, *_: object) -> None:
             pass

@@ -22,7 +22,7 @@ from demo_server import Answer, ServerDidNotStart, VllmServer, read_environment,
 
 ROOT = Path(__file__).resolve().parent.parent
 LINEAGE = "demo/word-problems/embedded"
-QUESTIONS = 12
+QUESTIONS = 16
 MAX_TOKENS = 48
 ADMIN_TOKEN = "only-for-the-demonstration"
 
@@ -93,7 +93,7 @@ class Demo:
         self.step("freeze: measure one cell again on prompts the search never saw, and sign it")
         passphrase = ("--passphrase-file", str(self.folder / "passphrase"))
         self.command(
-            *("freeze", "--study", self.study, *self.stored(), "--pick", "best-within-margin"),
+            *("freeze", "--study", self.study, *self.stored(), "--trial", str(self.gentlest())),
             *("--key", str(self.folder / "freezer.key"), *passphrase),
             *("--lineage", LINEAGE, "--expires", "1d", "--accept-weak-evidence", "--yes", "-o", str(self.artifact)),
         )
@@ -179,6 +179,19 @@ class Demo:
                 self.check("and is", status["mode"] == "strict" and answers == strict[:4])
         finally:
             bundle.write_bytes(signed)
+
+    def gentlest(self) -> int:
+        """The trial with the smallest gate at the largest draft length.
+
+        In the quickstart study that is (8, 0.25, 2) at K = 7. Its fastest cell loses answers: freezing it is refused.
+        """
+        name = json.loads(self.command("studies", "show", self.study, "--json", quiet=True))["study"]
+        found = json.loads(self.command("frontier", "--study", name, "--json", *self.stored(), quiet=True))
+        cells = [cell for cell in found["cells"] if cell["state"] == "complete" and cell["controls"]["budget"] != 0]
+        if not cells:
+            raise Failed("the study has no complete cell other than strict")
+        best = min(cells, key=lambda cell: (-cell["controls"]["draft_length"], cell["controls"]["gate"]))
+        return int(best["trial"])
 
     # -- what the steps are made of ----------------------------------------------------------------------------
 

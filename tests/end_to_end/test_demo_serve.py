@@ -19,7 +19,7 @@ engine:
   max_model_len: 1024
   max_num_seqs: 4
   kv_cache_gib: 1.0
-space: {budget: [8], gate: [1], block_cap: [2], draft_length: [7]}
+space: {budget: [8], gate: [0.25], block_cap: [2], draft_length: [7]}
 data:
   source: generator
   level: 1

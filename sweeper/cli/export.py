@@ -127,9 +127,6 @@ def export_command(
 def trust_for(artifact: Path, given: Path | None) -> "Trust":
     """The trust that an artifact is verified with. Raises Refused, and UsageError when it lies in the artifact."""
     from sweeper.artifact.policy import load_trust
-    from sweeper.freeze.trust_edit import find_trust
+    from sweeper.freeze.trust_edit import trust_for as folder_for
 
-    folder = find_trust(given)
-    if folder.resolve().is_relative_to(artifact.resolve()):
-        raise UsageError(f"the trust folder {folder} lies in the artifact itself; trust must come from elsewhere")
-    return load_trust(folder)
+    return load_trust(folder_for(artifact, given))

@@ -116,7 +116,9 @@ def verify_command(
     if not artifact.exists():
         raise UsageError(f"there is no {artifact}; expected the folder that asd-sweep freeze wrote (NAME.asd)")
     moment = _moment(at)
-    folder = _trust_folder(trust, artifact)
+    from sweeper.freeze.trust_edit import trust_for
+
+    folder = trust_for(artifact, trust)
     verdict = _verify(artifact, folder, at=moment, require_audit=require_audit)
     if verdict.artifact is not None and verdict.trust is not None:
         _compare(verdict, verdict.artifact, verdict.trust, target, drafter, server, api_key_file)
@@ -180,18 +182,6 @@ def _compare(
     if target is not None or drafter is not None:
         asked = {answer.name for answer in compared}
         verdict.not_compared = sorted(name for name in bound if name not in asked)
-
-
-def _trust_folder(given: Path | None, artifact: Path) -> Path:
-    """Where trust comes from; an artifact must not bring its own. Raises UsageError."""
-    from sweeper.freeze.trust_edit import find_trust
-
-    folder = find_trust(given)
-    if folder.resolve().is_relative_to(artifact.resolve()):
-        raise UsageError(
-            f"the trust folder {folder} lies in the artifact itself; what is trusted must come from elsewhere"
-        )
-    return folder
 
 
 def _moment(at: str | None) -> datetime:

@@ -85,6 +85,16 @@ def find_trust(given: Path | None) -> Path:
     )
 
 
+def trust_for(artifact: Path, given: Path | None) -> Path:
+    """The trust folder to judge an artifact by, see ``find_trust``. Raises UsageError when it lies in the artifact."""
+    folder = find_trust(given)
+    if folder.resolve().is_relative_to(artifact.resolve()):
+        raise UsageError(
+            f"the trust folder {folder} lies in the artifact itself; what is trusted must come from elsewhere"
+        )
+    return folder
+
+
 def folder_to_edit(given: Path | None) -> Path:
     """As ``find_trust``, but the user's folder when there is none yet."""
     try:

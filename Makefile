@@ -21,8 +21,8 @@ quickstart: setup  ## measure the quickstart study on a real engine and print it
 demo-serve: setup  ## freeze a cell of the quickstart study, sign, verify and export it, and serve with it (about 20 minutes, the study included)
 	$(BIN)/python tools/demo_serve.py --study quickstart
 
-test: setup  ## the whole suite, real engine included (about 20 minutes on 2 cores)
-	$(BIN)/python -P -m pytest -n $(JOBS) --dist loadfile
+test: setup  ## the whole suite, real engine included (about half an hour on 2 cores)
+	$(BIN)/python -P -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-fast: setup  ## the tests that start no engine and no cluster (two minutes)
 	$(BIN)/python -P -m pytest -n $(JOBS) --dist loadfile -m "not engine and not ray and not gpu and not slow"

@@ -108,7 +108,8 @@ confirmations = Table(
     Column("plan_digest", Text, nullable=False),
     Column("slice", Text, nullable=False, comment="confirm or holdout"),
     Column("slice_digest", Text, nullable=False),
-    Column("prompts", Integer, nullable=False),
+    Column("subject", Text, nullable=False, comment="the target and its drafter, for which the prompts are spent"),
+    Column("prompt_ids", Text, nullable=False, comment="JSON list of problem ids"),
     Column("trial", Integer, nullable=False),
     Column("cell", Text, nullable=False, comment="Cell.to_json()"),
     Column("config_key", Text, nullable=False, comment="Cell.key"),
@@ -117,6 +118,7 @@ confirmations = Table(
     Column("measurement", Text, comment="JSON object; null: not measured to its end yet"),
     UniqueConstraint("study", "slice"),
     Index(None, "plan_digest", "slice"),
+    Index(None, "subject"),
 )
 
 artifacts = Table(

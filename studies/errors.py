@@ -84,7 +84,7 @@ class FreezeRefusedError(AsdSweepError):
 
 
 class SliceSpentError(FreezeRefusedError):
-    """A set-aside slice was spent on another cell."""
+    """A set-aside slice, or some of its prompts, was spent on another cell or by another study."""
 
 
 class ArtifactRefusedError(AsdSweepError):

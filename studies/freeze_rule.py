@@ -1,7 +1,8 @@
 """The freeze rule: may this cell be frozen on what the confirm slice says, and if not, what is missing.
 
-Strong evidence is a gain whose interval lies above 0, and an accuracy loss shown to be smaller than the margin that
-was stated before the study (one-sided 95 %). Numbers in, a decision out; never a NaN. Knows nothing of signatures.
+Strong evidence is a gain whose interval lies above 0, timed under the usual limit to drift, and an accuracy loss shown
+to be smaller than the margin that was stated before the study (one-sided 95 %). Numbers in, a decision out; never a
+NaN. Knows nothing of signatures.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ MARGIN_NOT_SHOWN = "margin-not-shown"
 TOO_FEW_PROMPTS = "too-few-prompts"
 TOO_NOISY = "too-noisy"
 SIMULATED_ENGINE = "simulated-engine"
+DRIFT_LIMIT_RELAXED = "drift-limit-relaxed"
+
+USUAL_DRIFT_LIMIT_PCT = 3.0
+"""The largest ``drift_limit_pct`` of strong evidence: the protocol's own."""
 
 PLACES = 6
 """Bounds are judged as they are written into the artifact, so that it never claims more than its numbers show."""
@@ -78,6 +83,11 @@ def freeze_rule(measured: Measurement, protocol: ProtocolSpec, *, simulated: boo
         found[GAIN_NOT_SHOWN] = _no_gain(measured)
     if measured.retained < protocol.min_triplets:
         found[TOO_NOISY] = f"{measured.retained} triplets were retained, {protocol.min_triplets} are needed"
+    if protocol.drift_limit_pct > USUAL_DRIFT_LIMIT_PCT:
+        found[DRIFT_LIMIT_RELAXED] = (
+            f"the study kept triplets with a drift of up to {protocol.drift_limit_pct:g} % "
+            f"(protocol.drift_limit_pct); strong evidence allows {USUAL_DRIFT_LIMIT_PCT:g} %"
+        )
     return _decide(found, measured, protocol, simulated=simulated)
 
 

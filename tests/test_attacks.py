@@ -14,7 +14,7 @@ from sweeper.serving.refusals import SERVING_CODES
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "attacks.md"
 ROWS = range(1, 53)
-NOT_CODES = {"ASD_*"}
+NOT_CODES = {"ASD_*", "off"}
 """What the outcome column quotes besides refusal codes."""
 
 LISTER = """

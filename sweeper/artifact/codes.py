@@ -188,6 +188,10 @@ _EXPLANATIONS = {
         "The evidence shows a loss of accuracy beyond the margin: the whole interval lies below it.",
         "Freeze another cell. No policy accepts this one.",
     ),
+    "margin-too-wide": Explanation(
+        "The artifact or its audit was judged by a margin wider than the policy accepts.",
+        "Freeze or audit again with a smaller margin; or raise max_margin_pp (asd-sweep trust set --max-margin-pp).",
+    ),
     "weak-evidence": Explanation(
         "The artifact or its audit says that its evidence is too thin.",
         "Measure on more prompts; or set accept_weak_evidence in policy.json if that is acceptable.",

@@ -8,6 +8,10 @@ from sweeper.artifact.errors import Refused
 GAIN_NOT_SHOWN = "gain-not-shown"
 MARGIN_NOT_SHOWN = "margin-not-shown"
 TOO_FEW_PROMPTS = "too-few-prompts"
+DRIFT_LIMIT_RELAXED = "drift-limit-relaxed"
+
+USUAL_DRIFT_LIMIT_PCT = "3"
+"""The largest drift of a triplet's strict legs, per cent, of strong evidence (docs/explanation/protocol.md)."""
 
 
 def shows_gain(gain_lo: str) -> bool:
@@ -23,6 +27,11 @@ def shows_margin(accuracy_lower_pp: str, margin_pp: str) -> bool:
 def shows_loss(accuracy_hi_pp: str, margin_pp: str) -> bool:
     """True when the whole 95 % interval of the accuracy change lies below minus the margin: the loss is a fact."""
     return accuracy_hi_pp != "" and Decimal(accuracy_hi_pp) < -Decimal(margin_pp)
+
+
+def keeps_drift_limit(drift_limit_pct: str) -> bool:
+    """True when triplets were kept under the usual limit to drift, or under a stricter one."""
+    return Decimal(drift_limit_pct) <= Decimal(USUAL_DRIFT_LIMIT_PCT)
 
 
 def require_admitted(shown: bool, code: str, weak: Sequence[str]) -> None:

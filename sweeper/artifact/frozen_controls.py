@@ -7,8 +7,10 @@ from sweeper.artifact import strict_json
 from sweeper.artifact.binding_names import BINDINGS
 from sweeper.artifact.errors import Refused, shown
 from sweeper.artifact.evidence import (
+    DRIFT_LIMIT_RELAXED,
     GAIN_NOT_SHOWN,
     MARGIN_NOT_SHOWN,
+    keeps_drift_limit,
     require_admitted,
     shows_gain,
     shows_margin,
@@ -103,7 +105,7 @@ class FrozenEvidence:
     clock: "wall" or "cpu". pp: percentage points. accuracy_lower_pp: one-sided 95 % lower bound, "" when unknown.
     accepted_length: tokens a verifier round commits, by role, as the ratio of sums over requests. weak: what the
     evidence could not show, as codes; empty when it is strong. prompts_needed: how many the margin would take, 0 if it
-    was shown.
+    was shown. drift_limit_pct: the largest drift of a triplet's two strict legs under which it was kept, per cent.
     """
 
     clock: Annotated[str, one_of("wall", "cpu")]
@@ -130,6 +132,7 @@ class FrozenEvidence:
     discovery: Annotated[dict[str, Estimate], by_name(DISCOVERY, estimate)]
     weak: Annotated[list[str], sorted_list(name, limit=32)]
     prompts_needed: Annotated[int, whole(0)]
+    drift_limit_pct: Annotated[str, decimal("0", "1000", above=True)]
     protocol: Annotated[str, constant(PROTOCOL)] = PROTOCOL
 
 
@@ -194,3 +197,4 @@ class FrozenControls:
         evidence = self.evidence
         require_admitted(shows_gain(evidence.gain_pct.lo), GAIN_NOT_SHOWN, evidence.weak)
         require_admitted(shows_margin(evidence.accuracy_lower_pp, evidence.margin_pp), MARGIN_NOT_SHOWN, evidence.weak)
+        require_admitted(keeps_drift_limit(evidence.drift_limit_pct), DRIFT_LIMIT_RELAXED, evidence.weak)

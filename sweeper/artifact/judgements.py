@@ -5,12 +5,13 @@ Each takes values, and raises Refused when the answer is no. Clocks are passed i
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 from sweeper.artifact.errors import Refused
 from sweeper.artifact.evidence import shows_loss
 from sweeper.artifact.fields import moment, time_text
 from sweeper.artifact.policy_file import Policy
-from sweeper.artifact.statements import NON_INFERIOR, FrozenControls, QualityAudit
+from sweeper.artifact.statements import NON_INFERIOR, Estimate, FrozenControls, QualityAudit
 
 CLOCK_SKEW = timedelta(seconds=300)
 """How far a signer's clock may be ahead of ours."""
@@ -92,14 +93,30 @@ def weak_points(frozen: FrozenControls, audits: Sequence[QualityAudit]) -> list[
 
 def check_no_loss(frozen: FrozenControls, audits: Sequence[QualityAudit]) -> None:
     """Evidence that is thin may be accepted; evidence of a loss beyond the margin is never, whatever the policy."""
-    judged = [("freeze", frozen.evidence.accuracy_change_pp, frozen.evidence.margin_pp)]
-    judged += [(f"audit of {audit.workload.id}", audit.accuracy_change_pp, audit.margin_pp) for audit in audits]
-    for what, change, margin_pp in judged:
+    for what, change, margin_pp in _judged(frozen, audits):
         if shows_loss(change.hi, margin_pp):
             raise Refused(
                 "loss-shown",
                 f"{what}: accuracy changes by {change.lo} to {change.hi} points, all beyond the margin of {margin_pp}",
             )
+
+
+def check_margins(frozen: FrozenControls, audits: Sequence[QualityAudit], policy: Policy) -> None:
+    """No margin may be wider than the policy's cap, if it has one."""
+    if policy.max_margin_pp is None:
+        return
+    for what, _, margin_pp in _judged(frozen, audits):
+        if Decimal(margin_pp) > Decimal(policy.max_margin_pp):
+            raise Refused(
+                "margin-too-wide",
+                f"{what}: a margin of {margin_pp} points, the policy accepts at most {policy.max_margin_pp}",
+            )
+
+
+def _judged(frozen: FrozenControls, audits: Sequence[QualityAudit]) -> list[tuple[str, Estimate, str]]:
+    """Of the freeze and of each audit: what it is, its accuracy change, and the margin it was judged by."""
+    judged = [("freeze", frozen.evidence.accuracy_change_pp, frozen.evidence.margin_pp)]
+    return judged + [(f"audit of {audit.workload.id}", audit.accuracy_change_pp, audit.margin_pp) for audit in audits]
 
 
 def check_evidence(points: Sequence[str], policy: Policy) -> None:

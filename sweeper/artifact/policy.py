@@ -6,7 +6,7 @@ Never the artifact's own folder, and never empty: without a key nothing is trust
 import base64
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,15 +56,16 @@ class Trust:
         return make_trust([pem.encode("ascii") for pem in wire["keys"]], policy, folder=wire["folder"])
 
 
-def make_trust(pems: list[bytes], policy: bytes | None, *, folder: str) -> Trust:
-    """Trust from the contents of .pub files and of policy.json. Raises Refused."""
+def make_trust(pems: list[bytes], policy: bytes | None, *, folder: str, names: Sequence[str] | None = None) -> Trust:
+    """Trust from the contents of .pub files and of policy.json. names: of the files, for messages. Raises Refused."""
     if not pems:
         raise Refused("trust-empty", f"{shown(folder)} holds no public key (*.pub)")
     if len(pems) > KEYS_LIMIT:
         raise Refused("too-many-files", f"{shown(folder)} holds {len(pems)} keys, at most {KEYS_LIMIT} are read")
     if policy is None:
         raise Refused("policy-missing", f"{shown(folder)} has no {POLICY_FILE}")
-    keys = {key.fingerprint: key for key in map(load_public_key, pems)}
+    loaded = map(load_public_key, pems) if names is None else map(_named_key, pems, names)
+    keys = {key.fingerprint: key for key in loaded}
     return Trust(
         keys=tuple(keys.values()),
         policy=parse_policy(policy),
@@ -84,8 +85,16 @@ def load_trust(folder: Path) -> Trust:
     for name, content in contents.items():
         if b"PRIVATE KEY" in content:
             raise Refused("private-key-in-trust-store", f"{shown(name)} in {shown(str(folder))} is a private key")
-    pems = [content for name, content in contents.items() if name.endswith(".pub")]
-    return make_trust(pems, contents.get(POLICY_FILE), folder=str(folder))
+    pems = {name: content for name, content in contents.items() if name.endswith(".pub")}
+    return make_trust(list(pems.values()), contents.get(POLICY_FILE), folder=str(folder), names=list(pems))
+
+
+def _named_key(pem: bytes, name: str) -> PublicKey:
+    """The key of the file ``name``. Raises Refused with the name in front."""
+    try:
+        return load_public_key(pem)
+    except Refused as refused:
+        raise Refused(refused.code, f"{shown(name)}: {refused.message}") from refused
 
 
 def _is_hidden_folder(path: Path) -> bool:

@@ -11,6 +11,7 @@ from sweeper.artifact.errors import Refused
 from sweeper.artifact.fields import (
     boolean,
     constant,
+    decimal,
     fingerprint,
     one_of,
     optional,
@@ -53,6 +54,7 @@ class Policy:
     threshold: how many different keys must have signed the freeze. lineages: lineage -> lowest serial; an artifact
     of another lineage is refused, so that an empty table accepts nothing. revoked_keys: fingerprints.
     revoked_artifacts: ids of artifacts or audits. keys: fingerprint -> rule, for keys that are not trusted for all.
+    max_margin_pp: the largest margin, percentage points, that an artifact or audit may be judged by; None for any.
     mode, canary_percent, on_failure, opt_in, uncovered: see docs/reference/artifact.md.
     """
 
@@ -66,6 +68,7 @@ class Policy:
     )
     require_audit: Annotated[bool, boolean] = True
     accept_weak_evidence: Annotated[bool, boolean] = False
+    max_margin_pp: Annotated[str | None, optional(decimal("0", "100"))] = None
     mode: Annotated[str, one_of("enforce", "canary", "strict")] = "enforce"
     canary_percent: Annotated[int, whole(1, 100)] = 5
     on_failure: Annotated[str, one_of("exit", "strict")] = "exit"

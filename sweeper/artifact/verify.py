@@ -12,7 +12,7 @@ from sweeper.artifact import judgements
 from sweeper.artifact.artifact_files import ArtifactFiles, read_artifact
 from sweeper.artifact.errors import Refused
 from sweeper.artifact.policy import Trust
-from sweeper.artifact.policy_file import AUDIT, FREEZE
+from sweeper.artifact.policy_file import AUDIT, FREEZE, Policy
 from sweeper.artifact.signatures import Counted, count_bundles
 from sweeper.artifact.statements import FrozenControls, QualityAudit, artifact_id
 
@@ -140,7 +140,7 @@ def verify_report(
         lambda found: f"{len(found[0])} found, {'one is' if required else 'none is'} required",
     )
     audits, ignored_audits = audited or ((), ())
-    checks.ask("accuracy", lambda: judgements.check_no_loss(frozen, audits), "no loss beyond the margin is shown")
+    checks.ask("accuracy", lambda: _check_accuracy(frozen, audits, policy), "no loss beyond the margin is shown")
     weak = judgements.weak_points(frozen, audits)
     checks.ask("evidence", lambda: judgements.check_evidence(weak, policy), _evidence_detail(weak))
     if checks.refused is not None:
@@ -201,6 +201,11 @@ def _audits(
     if required:
         judgements.check_audited(audits, frozen)
     return tuple(audits), counted.ignored
+
+
+def _check_accuracy(frozen: FrozenControls, audits: Sequence[QualityAudit], policy: Policy) -> None:
+    judgements.check_no_loss(frozen, audits)
+    judgements.check_margins(frozen, audits, policy)
 
 
 def _evidence_detail(weak: Sequence[str]) -> str:

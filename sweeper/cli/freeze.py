@@ -116,7 +116,7 @@ def freeze_command(
         if dry_run:
             _show_plan(spec, choose(database, spec, order), json_wanted)
             return 0
-        if lineage is None:
+        if not lineage:
             raise UsageError("an artifact is for a slot; name it, such as --lineage prod/math/qwen3-14b")
         require_terminal(yes)
         signer = None
@@ -253,7 +253,7 @@ def _tell(made: "Frozen") -> None:
         lines += [
             f"  signed by {made.signer}",
             f"  {made.folder}",
-            f"next: asd-sweep audit {made.folder} --study ... --key ...",
+            f"next: asd-sweep audit {made.folder} --study {statement.study.name} --key AUDITOR.key",
         ]
     else:
         bundle = "freeze.sigstore.json" if made.folder is None else str(made.folder / "freeze.sigstore.json")

@@ -173,6 +173,7 @@ def disallow_command(
     epilog=examples(
         "asd-sweep trust set --mode canary --canary-percent 5 --dir trust.d",
         "asd-sweep trust set --threshold 2 --on-failure strict --dir trust.d",
+        "asd-sweep trust set --max-margin-pp 2 --dir trust.d",
     ),
 )
 def set_command(
@@ -189,6 +190,17 @@ def set_command(
             "--accept-weak-evidence/--no-accept-weak-evidence", help="Accept artifacts that say their evidence is thin."
         ),
     ] = None,
+    max_margin_pp: Annotated[
+        float | None,
+        typer.Option(
+            "--max-margin-pp",
+            min=0,
+            max=100,
+            metavar="POINTS",
+            help="Largest margin, percentage points, that an artifact or audit may be judged by.",
+        ),
+    ] = None,
+    no_max_margin: Annotated[bool, typer.Option("--no-max-margin", help="Accept any margin again.")] = False,
     mode: Annotated[
         Literal["enforce", "canary", "strict"] | None,
         typer.Option(help="ASD for all covered requests, for a share of them, or for none."),
@@ -216,13 +228,16 @@ def set_command(
         "threshold": threshold,
         "require_audit": require_audit,
         "accept_weak_evidence": accept_weak_evidence,
+        "max_margin_pp": _margin(max_margin_pp, lifted=no_max_margin),
         "mode": mode,
         "canary_percent": canary_percent,
         "on_failure": on_failure,
         "opt_in": opt_in,
         "uncovered": None if too_long is None else Uncovered(too_long=too_long),
     }
-    changes = {name: value for name, value in wanted.items() if value is not None}
+    changes: dict[str, object] = {name: value for name, value in wanted.items() if value is not None}
+    if no_max_margin:
+        changes["max_margin_pp"] = None
     if not changes:
         raise UsageError("trust set needs something to set, such as --mode canary; see asd-sweep trust set --help")
     with refusals_as_errors():
@@ -285,6 +300,20 @@ def _lineages(texts: list[str]) -> dict[str, int]:
     return found
 
 
+def _margin(points: float | None, *, lifted: bool) -> str | None:
+    """The cap as the policy writes it, None when none is given. Raises UsageError."""
+    from sweeper.artifact.fields import decimal_text
+
+    if points is None:
+        return None
+    if lifted:
+        raise UsageError("--max-margin-pp and --no-max-margin contradict each other; give one of them")
+    try:
+        return decimal_text(points)
+    except ValueError as error:
+        raise UsageError(f"--max-margin-pp must be a number from 0 to 100, got {points}") from error
+
+
 def _rule(not_after: str | None, purpose: str | None) -> "KeyRule | None":
     """The limits to a key, None when none is given. Raises UsageError."""
     from sweeper.artifact.policy import KeyRule
@@ -334,7 +363,9 @@ def _report(found: "Contents", json_wanted: bool) -> None:
     wanted = f"{policy.threshold} signer{'s' if policy.threshold > 1 else ''}"
     audit = "an audit" if policy.require_audit else "no audit"
     evidence = "weak evidence too" if policy.accept_weak_evidence else "strong evidence only"
-    _say(f"  asks for {wanted}, {audit}, {evidence}")
+    cap = policy.max_margin_pp
+    margin = "any margin" if cap is None else f"a margin of at most {cap} point{'' if cap == '1' else 's'}"
+    _say(f"  asks for {wanted}, {audit}, {evidence}, {margin}")
     percent = f" {policy.canary_percent} %" if policy.mode == "canary" else ""
     who = "requests that opt in" if policy.opt_in else "all covered requests"
     refused = "does not start" if policy.on_failure == "exit" else "decodes strictly"

@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
             "asd-sweep verify math.asd --server http://localhost:8000",
             "asd-sweep verify --explain rollback",
         )
-        + "\n\nExit code 0: verified. 1: refused. 2: it could not be asked, such as a folder that is not there.",
+        + "\n\nExit code 0: verified. 1: refused. 2: it could not be asked, such as an artifact that is not there.",
     )
     command(verify_command)
 

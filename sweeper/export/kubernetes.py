@@ -1,9 +1,11 @@
 """Export to Kubernetes: an immutable ConfigMap named after the artifact, and a kustomize component that mounts it.
 
-A new artifact has a new name, so that applying it is a rolling update and going back is one too. Public keys and policy
-come from another ConfigMap, with another owner, which is only named here.
+A new artifact, one more signature or a new audit gives it a new name, so that applying it is a rolling update and going
+back is one too. Public keys and policy come from another ConfigMap, with another owner, which is only named here.
 """
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -22,7 +24,7 @@ DEFAULT_CONTAINER = "main"
 
 CONFIGMAP_HEADER = (
     "The artifact's files as they were verified, and vLLM's arguments. Written by asd-sweep export; nothing in it is",
-    "secret. It is immutable: another artifact comes in another ConfigMap.",
+    "secret. It is immutable: other files come in another ConfigMap, since its name ends in a digest of them.",
 )
 MERGE_HEADER = (
     "Strategic merge patch, written by asd-sweep export: volumes, mounts and environment, matched by name. Other",
@@ -82,12 +84,12 @@ def configmap_file(source: Source, options: ExportOptions) -> File:
 def configmap(source: Source, options: ExportOptions) -> dict[str, Any]:
     """The ConfigMap. The model is left to the deployment, which names it on its command line."""
     artifact = source.artifact
-    config = yaml_file(vllm.CONFIG_NAME, vllm.server_config(artifact, options, with_model=False))
+    data = _data(source, options)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": vllm.short_name(artifact),
+            "name": _name(artifact, data),
             "labels": {"app.kubernetes.io/managed-by": "asd-sweep"},
             "annotations": {
                 f"{ANNOTATIONS}/artifact": artifact.id,
@@ -97,13 +99,18 @@ def configmap(source: Source, options: ExportOptions) -> dict[str, Any]:
             },
         },
         "immutable": True,
-        "data": {**{name: data.decode("ascii") for name, data in source.files.items()}, config.name: config.text},
+        "data": data,
     }
+
+
+def configmap_name(source: Source, options: ExportOptions) -> str:
+    """asd-, the first 16 digits of the artifact's id, and 8 digits of a digest of all that the ConfigMap holds."""
+    return _name(source.artifact, _data(source, options))
 
 
 def volumes(source: Source, options: ExportOptions) -> list[dict[str, Any]]:
     """Three volumes: the artifact's files alone, vLLM's arguments alone, and the trust folder."""
-    name = vllm.short_name(source.artifact)
+    name = configmap_name(source, options)
     return [
         {"name": ARTIFACT_VOLUME, "configMap": {"name": name, "items": _items(*source.files)}},
         {"name": CONFIG_VOLUME, "configMap": {"name": name, "items": _items(vllm.CONFIG_NAME)}},
@@ -143,6 +150,20 @@ def json_patch(container: str, index: int) -> list[dict[str, Any]]:
     place = f"/spec/template/spec/containers/{index}"
     appended = [{"op": "add", "path": f"{place}/args/-", "value": word} for word in config_arguments()]
     return [{"op": "test", "path": f"{place}/name", "value": container}, *appended]
+
+
+def _data(source: Source, options: ExportOptions) -> dict[str, str]:
+    """The ConfigMap's data: file name -> text."""
+    config = yaml_file(vllm.CONFIG_NAME, vllm.server_config(source.artifact, options, with_model=False))
+    return {**{name: data.decode("ascii") for name, data in source.files.items()}, config.name: config.text}
+
+
+def _name(artifact: VerifiedArtifact, data: Mapping[str, str]) -> str:
+    """The API server refuses other data under the name of an immutable ConfigMap, so the data are part of the name."""
+    digest = hashlib.sha256()
+    for name, text in sorted(data.items()):
+        digest.update(f"{name} {len(text)}\n{text}".encode("ascii"))  # with lengths: no two ConfigMaps read the same
+    return f"{vllm.short_name(artifact)}-{digest.hexdigest()[:8]}"
 
 
 def _items(*names: str) -> list[dict[str, str]]:

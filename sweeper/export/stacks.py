@@ -7,7 +7,7 @@ set the environment, and start vLLM with ``--config``.
 from typing import Any
 
 from studies.errors import UsageError
-from sweeper.export import kubernetes, vllm
+from sweeper.export import kubernetes
 from sweeper.export.options import ExportOptions, is_path
 from sweeper.export.source import Source
 from sweeper.export.texts import File, yaml_file
@@ -41,7 +41,7 @@ def kserve_files(source: Source, options: ExportOptions) -> list[File]:
     if options.name is None:
         raise UsageError("--to kserve needs --name, the name of the group of services")
     artifact = source.artifact
-    name = vllm.short_name(artifact)
+    name = kubernetes.configmap_name(source, options)  # a new one for new files here too, as going back needs the old
     environment = [
         *kubernetes.variables(artifact),
         {"name": "VLLM_ADDITIONAL_ARGS", "value": " ".join(kubernetes.config_arguments())},

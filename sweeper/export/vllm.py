@@ -30,6 +30,9 @@ CONFIG_HEADER = (
 ENVIRONMENT_HEADER = (
     "Environment of the server's process, written by asd-sweep export. VLLM_PLUGINS is the list of all plugins",
     "that vLLM may load: if you have others, name them here too. ASD_SWEEP_MODE=strict would switch ASD off.",
+    "Without an admin token the kill switch and the reload (POST /v1/asd/strict, enforce, reload) answer 403: make a",
+    "file with one, and take away the # before the line that names it.",
+    "ASD_SWEEP_ADMIN_TOKEN_FILE=/run/secrets/asd-admin-token",
 )
 
 

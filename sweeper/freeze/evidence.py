@@ -105,10 +105,23 @@ def longest_prompt(legs: Sequence[LegRecord]) -> int:
     return max([1, *(r.prompt_tokens for leg in legs for r in leg.requests)])
 
 
+def drift_limit_of(drift_limit_pct: float) -> str:
+    """The study's limit to drift inside what a statement can say. Two speeds never differ by more than 200 %."""
+    return decimal_text(min(max(drift_limit_pct, 0.000001), 1000.0))
+
+
 def frozen_evidence(
-    measured: SliceEvidence, decision: FreezeDecision, *, discovery: Measurement, margin_pp: float
+    measured: SliceEvidence,
+    decision: FreezeDecision,
+    *,
+    discovery: Measurement,
+    margin_pp: float,
+    drift_limit_pct: float,
 ) -> FrozenEvidence:
-    """Everything the artifact says of a cell. discovery: what the search measured of it."""
+    """Everything the artifact says of a cell. discovery: what the search measured of it.
+
+    margin_pp, drift_limit_pct: of the study's protocol.
+    """
     legs, asd, result = legs_of(measured), measured.asd, measured.measurement
     diverged = divergence_of(measured.strict, asd)
     assert diverged is not None
@@ -137,6 +150,7 @@ def frozen_evidence(
         discovery={"gain_pct": gain_of(discovery), "accuracy_change_pp": accuracy_of(discovery)},
         weak=list(decision.weak),
         prompts_needed=decision.prompts_needed,
+        drift_limit_pct=drift_limit_of(drift_limit_pct),
     )
 
 

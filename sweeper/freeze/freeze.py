@@ -15,9 +15,9 @@ from storage.outcomes import list_outcomes
 from storage.studies import COMPLETE, load_study
 from studies.cell_result import CellResult
 from studies.errors import FreezeRefusedError, UsageError
-from studies.freeze_rule import FreezeDecision, freeze_rule
+from studies.freeze_rule import USUAL_DRIFT_LIMIT_PCT, FreezeDecision, freeze_rule
 from studies.selection import Pick, Selection, select
-from studies.spec import StudySpec
+from studies.spec import ProtocolSpec, StudySpec
 from sweeper.artifact import fields
 from sweeper.artifact.artifact_files import CONTROLS_FILE, FREEZE_FILE, ArtifactFiles, read_artifact
 from sweeper.artifact.statements import FrozenControls, artifact_id
@@ -137,7 +137,7 @@ def freeze(
     simulated = is_simulated(spec)
     previous = previous_artifact(database, order.lineage, supersedes=order.supersedes)
     if not order.accept_weak:
-        _refuse_in_advance(choice, simulated=simulated)
+        _refuse_in_advance(choice, spec.protocol, simulated=simulated)
     if not dialogue.chosen(choice):
         raise FreezeRefusedError("nothing was measured and nothing signed")
     cell = choice.selection.result.cell
@@ -146,14 +146,18 @@ def freeze(
     decision = freeze_rule(measured.measurement, spec.protocol, simulated=simulated)
     if decision.loss:
         raise FreezeRefusedError(
-            f"not frozen: {decision.loss}; the slice is spent: choose again in a study with another data.salt, and "
-            "with more prompts in data.slices.quality, so that the search sees such a loss"
+            f"not frozen: {decision.loss}; the slice is spent: choose again in a study on other prompts (data.path, "
+            "data.level, or data.salt where there are many), with enough in quality for the search to see such a loss"
         )
     if decision.weak and not order.accept_weak:
         raise FreezeRefusedError(f"not frozen: {'; '.join(decision.sentences)}; {WEAK_WAY_OUT}")
     last = last_of_lineage(database, order.lineage)
     evidence = frozen_evidence(
-        measured, decision, discovery=choice.selection.measurement, margin_pp=spec.protocol.margin_pp
+        measured,
+        decision,
+        discovery=choice.selection.measurement,
+        margin_pp=spec.protocol.margin_pp,
+        drift_limit_pct=spec.protocol.drift_limit_pct,
     )
     legs = [leg for leg in (measured.strict, measured.asd, measured.target_only) if leg is not None]
     statement = frozen_controls(
@@ -197,11 +201,16 @@ def _check_order(order: FreezeOrder, key: PrivateKey | None) -> None:
         raise FreezeRefusedError(f"{order.unsigned} is there already and is never overwritten; give another name")
 
 
-def _refuse_in_advance(choice: Choice, *, simulated: bool) -> None:
+def _refuse_in_advance(choice: Choice, protocol: ProtocolSpec, *, simulated: bool) -> None:
     """Do not spend prompts on what they cannot show. Raises FreezeRefusedError."""
     if simulated:
         raise FreezeRefusedError(
             f"not frozen: the engine of this study is simulated, every number is invented; {WEAK_WAY_OUT}"
+        )
+    if protocol.drift_limit_pct > USUAL_DRIFT_LIMIT_PCT:
+        raise FreezeRefusedError(
+            f"not frozen: protocol.drift_limit_pct is {protocol.drift_limit_pct:g}, strong evidence allows "
+            f"{USUAL_DRIFT_LIMIT_PCT:g}; nothing was spent, and {WEAK_WAY_OUT}"
         )
     plan = choice.plan
     if plan.provable or plan.measured:

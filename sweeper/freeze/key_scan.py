@@ -27,12 +27,15 @@ OVERLAP_BYTES = 8 << 10
 """What two neighbouring chunks share; a key's first line with its headers is shorter, also in UTF-16."""
 
 _GAP = rb"(?:\s|\\+[nrt]|[\"'+,|>])"
+_BREAK = rb"(?:\s|\\+[nrt]|[\"',|>])"  # a gap inside base64, of which "+" is a letter
+_BREAKS = re.compile(_BREAK)
 _HEADER = rb"[A-Za-z][A-Za-z-]{2,24}: [^\r\n\\]{0,120}"
 _BLOCK = re.compile(
     rb"-----BEGIN ([A-Z0-9]{0,16}(?: [A-Z0-9]{1,16}){0,3} ?PRIVATE KEY(?: BLOCK)?)-----"
     rb"(?:%b{1,80}%b){0,6}%b{1,80}[A-Za-z0-9+/]{32}" % (_GAP, _HEADER, _GAP)
 )
-_ENCODED = re.compile(rb"LS0tLS1CRUdJTi[A-Za-z0-9+/]{90,120}")
+_ENCODED = re.compile(rb"LS0tLS1CRUdJTi(?:[A-Za-z0-9+/]%b{0,8}){90,120}" % _BREAK)
+"""The beginning of a block in base64; lines of base64 may be broken anywhere."""
 _WORDS = (b"PRIVATE KEY", "PRIVATE KEY".encode("utf-16-le"), b"LS0tLS1CRUdJTi")
 
 
@@ -128,9 +131,9 @@ def _in_bytes(data: bytes) -> list[tuple[int, str]]:
         return []
     found = [(match.start(), match[1].decode("ascii").strip()) for match in _BLOCK.finditer(data)]
     for match in _ENCODED.finditer(data):
-        text = match[0][: len(match[0]) // 4 * 4]
+        text = _BREAKS.sub(b"", match[0])
         try:
-            inner = _BLOCK.match(base64.b64decode(text))
+            inner = _BLOCK.match(base64.b64decode(text[: len(text) // 4 * 4]))
         except binascii.Error:
             continue
         if inner is not None:

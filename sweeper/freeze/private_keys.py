@@ -108,7 +108,9 @@ class KeyPair:
 
 
 def key_paths(name: Path) -> tuple[Path, Path]:
-    """NAME.key and NAME.pub of ``name``, which may end in .key or .pub already."""
+    """NAME.key and NAME.pub of ``name``, which may end in .key or .pub already. Raises UsageError without a name."""
+    if not name.name:
+        raise UsageError("the new key needs a name, such as --out release")
     stem = name.with_suffix("") if name.suffix in (PRIVATE_SUFFIX, PUBLIC_SUFFIX) else name
     return stem.with_name(stem.name + PRIVATE_SUFFIX), stem.with_name(stem.name + PUBLIC_SUFFIX)
 
@@ -234,6 +236,8 @@ def _read_private(path: Path) -> bytes:
         if facts.st_mode & OTHERS:
             mode = stat.S_IMODE(facts.st_mode)
             raise Refused("key-permissions", f"others can reach {path} (mode {mode:04o}); chmod 600 it")
+        if facts.st_uid not in (0, os.geteuid()):
+            raise Refused("key-permissions", f"{path} belongs to user {facts.st_uid}, who can read and change it")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             data = file.read(MAX_KEY_BYTES + 1)
     finally:

@@ -4,10 +4,11 @@ The driver, pool and protocol are those of a study; what changes is which prompt
 of what is made of the evidence.
 """
 
+import json
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from storage.confirmations import Confirmation, check_spendable, find_confirmation, spend_slice
+from storage.confirmations import Confirmation, SlicePrompts, check_spendable, find_confirmation, spend_slice
 from storage.database import Database
 from storage.engines import list_engine_starts
 from storage.legs import LegJournal
@@ -70,26 +71,31 @@ def measure_on_slice(
 ) -> SliceEvidence:
     """Spend the slice of ``spec`` (a stored study's) on ``cell`` and measure it; or read what was measured before.
 
-    Raises SliceSpentError for a slice that was spent on another cell, FreezeRefusedError for one without prompts,
-    StudyMismatchError for other prompts than the study was started with, StoppedBySignalError, and what the driver
-    raises; the same call goes on after any of them that can be mended.
+    Raises SliceSpentError, before anything is written or decoded, for a slice that was spent on another cell or shares
+    a prompt with one that another study spent for the same subject (``subject_of``); FreezeRefusedError for a slice
+    without prompts, StudyMismatchError for other prompts than the study was started with, StoppedBySignalError, and
+    what the driver raises; the same call goes on after any of them that can be mended.
     """
     prompts = prompts_of(spec, slice_name)
-    check_spendable(database, spec.name, plan_digest=spec.plan_digest(), slice_name=slice_name, cell=cell)
+    plan = spec.plan_digest()
+    check_spendable(database, spec.name, plan_digest=plan, slice_name=slice_name, cell=cell)
     known = find_confirmation(database, spec.name, slice_name)
     if known is not None and known.measurement is not None:
         return read_evidence(database, spec, slice_name=slice_name)
     require_our_packages()
     check_engine(spec, settings)
     with study_lock(database, spec.name):
-        prepared = prepared_as_measured(database, spec, settings)
+        prepared = prepare(spec, settings)
+        members = SlicePrompts(subject_of(spec), tuple(prepared.prompt_ids()[slice_name]))
+        check_spendable(database, spec.name, plan_digest=plan, slice_name=slice_name, cell=cell, prompts=members)
+        _require_as_measured(database, prepared)
         spend_slice(
             database,
             spec.name,
-            plan_digest=spec.plan_digest(),
+            plan_digest=plan,
             slice_name=slice_name,
             slice_digest=prepared.slices.digests[slice_name],
-            prompts=prompts,
+            prompts=members,
             trial=trial,
             cell=cell,
         )
@@ -120,6 +126,22 @@ def prompts_of(spec: StudySpec, slice_name: SliceName) -> int:
             "the study file and start the study under another name (--as)"
         )
     return prompts
+
+
+def subject_of(spec: StudySpec) -> str:
+    """For what the prompts of a set-aside slice are spent, as canonical JSON: the target and who drafts for it.
+
+    Not how the engine is built, nor anything of the plan: another margin makes no prompt fresh. A simulated engine has
+    no target, so what it invents spends nothing of a real one's.
+    """
+    engine = spec.engine
+    values = {
+        "kind": engine.kind,
+        "target": engine.target,
+        "revision": engine.revision,
+        "drafter": [engine.drafter.method, engine.drafter.model],
+    }
+    return json.dumps(values, sort_keys=True)
 
 
 def read_evidence(database: Database, spec: StudySpec, *, slice_name: SliceName) -> SliceEvidence:
@@ -157,15 +179,19 @@ def read_evidence(database: Database, spec: StudySpec, *, slice_name: SliceName)
 def prepared_as_measured(database: Database, spec: StudySpec, settings: Settings) -> Prepared:
     """The study's prompts, which must be those it was started with. Raises StudyMismatchError, DataError."""
     prepared = prepare(spec, settings)
+    _require_as_measured(database, prepared)
+    return prepared
+
+
+def _require_as_measured(database: Database, prepared: Prepared) -> None:
     facts = prepared.facts()
     create_or_check(
         database,
-        spec,
+        prepared.spec,
         source={key: facts[key] for key in ("source", "source_digest", "exemplars")},
         slices=facts["slices"],
         asd_sweep_version=version(),
     )
-    return prepared
 
 
 def one_cell(spec: StudySpec, cell: Cell) -> StudySpec:

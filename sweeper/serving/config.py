@@ -4,6 +4,7 @@ Everything unknown is refused, since a misspelt switch would be a switch that do
 at the start of the server.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,11 @@ VARIABLES = (MODE, CANARY_PERCENT, EXPECT_ID, ADMIN_TOKEN_FILE, AUDIT_LOG)
 # read by the verifier, and by asd-sweep's own commands where they share a machine with the server
 OTHER_VARIABLES = frozenset(
     f"ASD_SWEEP_{name}" for name in ("VERIFIER", "CACHE", "DATA", "DEBUG", "DEVICE", "STORAGE", "TEST_DATA")
+)
+# what Kubernetes tells every pod about a Service whose name is asd or begins with asd-
+SERVICE_LINK = re.compile(
+    r"ASD(?:_+[A-Z0-9]+)*_"
+    r"(?:SERVICE_HOST|SERVICE_PORT(?:_+[A-Z0-9]+)*|PORT(?:_[0-9]{1,5}_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)"
 )
 MODES = ("enforce", "canary", "strict")
 """From the loosest to the strictest."""
@@ -105,7 +111,7 @@ def _path(section: Mapping[str, Any], name: str) -> Path:
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
     known = {*VARIABLES, *OTHER_VARIABLES}
     for name in sorted(environment):
-        if name.startswith("ASD_") and name not in known:
+        if name.startswith("ASD_") and name not in known and SERVICE_LINK.fullmatch(name) is None:
             raise _wrong(f"the variable {shown(name)} is unknown; known: {', '.join(VARIABLES)}")
 
 

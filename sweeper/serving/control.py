@@ -40,6 +40,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def start_refused(refused: Refused | NotServed) -> None:
+    """The one line of the log about settings with which no server starts, whatever a policy says."""
+    _log.error("asd_serving: start refused: %s", refused)
+
+
 class Control:
     """What the routes and the poller call.
 
@@ -84,7 +89,9 @@ class Control:
             try:
                 self._audit.check()
             except OSError as error:
-                raise NotServed("settings", f"the audit log cannot be written: {error}") from error
+                refused = NotServed("settings", f"the audit log cannot be written: {error}")
+                start_refused(refused)
+                raise refused from error
             try:
                 await self._loader.begin()
                 await self._load("start", "start")
@@ -162,6 +169,11 @@ class Control:
                 raise
             await self._refresh()
             return self._shown()
+
+    def denied(self, event: str, actor: str, message: str) -> None:
+        """Write down that a switch was asked for without the admin token. message must not hold what was sent."""
+        running = self._status["artifact"]
+        self._decide(event, actor, code="admin-token", old=running, new=running, message=message)
 
     # -- poller -------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sweeper.artifact.errors import Refused
 from sweeper.serving.config import ADMIN_TOKEN_FILE, ServingConfig, read_config
-from sweeper.serving.control import Control
+from sweeper.serving.control import Control, start_refused
 from sweeper.serving.loader import Loader
 from sweeper.serving.metrics import Metrics
 from sweeper.serving.refusals import NotServed
@@ -57,7 +57,7 @@ class AsdServing:
         try:
             if os.environ.get("VLLM_SERVER_DEV_MODE", "0") not in ("", "0"):
                 _log.warning("asd_serving: VLLM_SERVER_DEV_MODE lets clients call any method of the workers")
-            self._config = read_config(engine_client.vllm_config.additional_config, os.environ)
+            self._config = _settings(engine_client.vllm_config.additional_config)
             workers = EngineWorkers(engine_client)
             loader = Loader(
                 self._config, workers, vllm_config=engine_client.vllm_config, chat_template=_chat_template(args)
@@ -78,14 +78,16 @@ class AsdServing:
         from fastapi import Request
 
         async def post(request: Request) -> Any:
+            host = request.client.host if request.client is not None else "unknown"
             denied = self._denied(request.headers.get(TOKEN_HEADER, ""))
             if denied is not None:
+                if self._control is not None:
+                    self._control.denied(name, f"client@{host}", denied)
                 return _json(403, {"error": {"code": "admin-token", "message": denied}})
             body = (await request.body())[:1024].strip()
             if body not in (b"", b"{}"):
                 message = "send no body: paths are fixed when the server starts"
                 return _json(400, {"error": {"code": "settings", "message": message}})
-            host = request.client.host if request.client is not None else "unknown"
             return await self._answer(name, f"admin@{host}")
 
         return post
@@ -108,6 +110,15 @@ class AsdServing:
         except NotServed as refused:
             code = 503 if refused.code == "engine-call" else 409
             return _json(code, {"error": {"code": refused.code, "message": refused.message}})
+
+
+def _settings(additional_config: Any) -> ServingConfig:
+    """The configuration; why it is refused is in the log before the server ends. Raises NotServed and Refused."""
+    try:
+        return read_config(additional_config, os.environ)
+    except (Refused, NotServed) as refused:
+        start_refused(refused)
+        raise
 
 
 def _json(status: int, content: Any) -> Any:

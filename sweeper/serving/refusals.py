@@ -44,6 +44,10 @@ SERVING_CODES: Mapping[str, Explanation] = MappingProxyType(
         ),
         "no-artifact": Explanation("No artifact is in use.", "See the log for the code it was refused with."),
         "halted": Explanation("The kill switch was used.", "POST /v1/asd/enforce takes ASD up again."),
+        "admin-token": Explanation(
+            "A switch was asked for without the right admin token, or the server has none.",
+            "Send the token in X-ASD-Admin-Token; the server reads it from ASD_SWEEP_ADMIN_TOKEN_FILE at its start.",
+        ),
         "engine-call": Explanation("The engine did not answer.", "See vLLM's log."),
     }
 )

@@ -11,7 +11,9 @@ from typing import Any
 
 ASD = "asd"
 REQUEST_KEY = "asd"
-"""The one key of a request's extra arguments that is read while serving: "off", or "on" where a policy asks for it."""
+"""The one key of a request's extra arguments that is read while serving: "on" for a policy that asks, "off" for all."""
+
+_NO_OPT_OUT = ("on", "true", "1")
 
 REASONS = (
     "sampled",
@@ -94,11 +96,9 @@ def reason_for(candidate: Candidate, rules: AdmissionRules) -> str:
     extra = params.extra_args
     if extra is not None and not isinstance(extra, Mapping):
         return "malformed"
-    said = (extra or {}).get(REQUEST_KEY)
-    wish = said.strip().lower() if isinstance(said, str) else ""
-    if wish == "off":
+    if _opts_out(extra or {}):
         return "opted_out"
-    if rules.opt_in and wish != "on":
+    if rules.opt_in and _wish(extra or {}) != "on":
         return "not_opted_in"
     if params.temperature != 0:
         return "sampled"
@@ -119,6 +119,25 @@ def in_canary(request_id: str, artifact_id: str, percent: int) -> bool:
     """Whether a request is among the ``percent`` in 100 that get ASD: a keyed hash of its id, so every rank agrees."""
     digest = hashlib.blake2b(request_id.encode("utf-8"), key=bytes.fromhex(artifact_id), digest_size=8).digest()
     return int.from_bytes(digest, "big") * 100 < percent * 2**64
+
+
+def _opts_out(extra: Mapping[str, Any]) -> bool:
+    """Whether the key is there with anything but "on", "true", true or 1: a client that says no must never be misread.
+
+    true and false of the OpenAI protocol arrive as 1 and 0. true and 1 are no consent either, where a policy wants one.
+    """
+    if REQUEST_KEY not in extra:
+        return False
+    said = extra[REQUEST_KEY]
+    if isinstance(said, str):
+        return _wish(extra) not in _NO_OPT_OUT
+    return not (isinstance(said, int) and said == 1)
+
+
+def _wish(extra: Mapping[str, Any]) -> str:
+    """What a request says, in lower case and without spaces around it; "" where it says nothing or no text."""
+    said = extra.get(REQUEST_KEY)
+    return said.strip().lower() if isinstance(said, str) else ""
 
 
 def _changes_logits(params: Any) -> bool:

@@ -297,6 +297,13 @@ for path, value, code in (
     ("evidence/gain_pct/lo", "", "evidence-contradiction"),
     ("evidence/accuracy_lower_pp", "-2", "evidence-contradiction"),
     ("evidence/accuracy_lower_pp", "", "evidence-contradiction"),
+    ("evidence/drift_limit_pct", "0", "range"),
+    ("evidence/drift_limit_pct", "-3", "range"),
+    ("evidence/drift_limit_pct", "1000.1", "range"),
+    ("evidence/drift_limit_pct", "", "schema"),
+    ("evidence/drift_limit_pct", 3, "schema"),
+    ("evidence/drift_limit_pct", "3.000001", "evidence-contradiction"),
+    ("evidence/drift_limit_pct", "200", "evidence-contradiction"),
     ("study/trial", -1, "range"),
     ("study/plan_digest", "abc", "schema"),
 ):
@@ -340,6 +347,44 @@ def _(bench: Bench) -> None:
     lost = number("-9", "-12", "-6")
     changed = whole_artifact(bench.signer, verdict="not-shown", accuracy_change_pp=lost, accuracy_lower_pp="-11")
     bench.verify(changed, accept_weak_evidence=True)
+
+
+@attack(18, "no-drift-limit", "schema")
+def _(bench: Bench) -> None:
+    bench.verify_predicate(lambda found: found["evidence"].pop("drift_limit_pct"))
+
+
+@attack(18, "relaxed-drift-limit-that-is-admitted", "weak-evidence")
+def _(bench: Bench) -> None:
+    relaxed = replace(EVIDENCE, drift_limit_pct="200", weak=["drift-limit-relaxed"])
+    bench.verify_frozen(replace(FROZEN, evidence=relaxed))
+
+
+@attack(18, "freeze-with-a-margin-above-the-policys", "margin-too-wide")
+def _(bench: Bench) -> None:
+    wide = replace(FROZEN, evidence=replace(EVIDENCE, margin_pp="50"))
+    bench.verify_frozen(wide, max_margin_pp="2", accept_weak_evidence=True)
+
+
+@attack(18, "margin-just-above-the-policys", "margin-too-wide")
+def _(bench: Bench) -> None:
+    bench.verify(bench.good, max_margin_pp="1.999999")
+
+
+@attack(18, "margin-above-the-policys-in-more-digits", "margin-too-wide")
+def _(bench: Bench) -> None:
+    """As numbers, not as texts: "10" sorts below "9"."""
+    bench.verify_frozen(replace(FROZEN, evidence=replace(EVIDENCE, margin_pp="10")), max_margin_pp="9")
+
+
+@attack(18, "audit-with-a-margin-above-the-policys", "margin-too-wide")
+def _(bench: Bench) -> None:
+    bench.verify(whole_artifact(bench.signer, margin_pp="50"), max_margin_pp="2", accept_weak_evidence=True)
+
+
+@attack(18, "audit-nobody-asked-for-with-a-margin-above-the-policys", "margin-too-wide")
+def _(bench: Bench) -> None:
+    bench.verify(whole_artifact(bench.signer, margin_pp="50"), max_margin_pp="2", require_audit=False)
 
 
 @attack(18, "audit-that-showed-nothing", "weak-evidence")

@@ -109,6 +109,7 @@ EVIDENCE = FrozenEvidence(
     discovery={"gain_pct": number("14"), "accuracy_change_pp": number("0.5", n=128)},
     weak=[],
     prompts_needed=0,
+    drift_limit_pct="3",
 )
 
 BOUND = {

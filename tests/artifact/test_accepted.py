@@ -177,6 +177,23 @@ def test_weak_evidence_is_accepted_where_the_policy_says_so_and_named(bench: Ben
     assert artifact.warnings == ("weak evidence is accepted: freeze: gain-not-shown",)
 
 
+@pytest.mark.parametrize("limit", ["0.5", "3"])
+def test_a_drift_limit_up_to_the_usual_one_needs_no_leave(bench: Bench, limit: str) -> None:
+    frozen = replace(FROZEN, evidence=replace(EVIDENCE, drift_limit_pct=limit))
+    assert bench.verify_frozen(frozen).frozen.evidence.drift_limit_pct == limit
+
+
+def test_a_relaxed_drift_limit_that_is_admitted_is_named(bench: Bench) -> None:
+    relaxed = replace(FROZEN, evidence=replace(EVIDENCE, drift_limit_pct="200", weak=["drift-limit-relaxed"]))
+    artifact = bench.verify_frozen(relaxed, accept_weak_evidence=True)
+    assert artifact.warnings == ("weak evidence is accepted: freeze: drift-limit-relaxed",)
+
+
+@pytest.mark.parametrize("cap", [None, "2", "10", "100"])
+def test_a_margin_up_to_the_policys_cap(bench: Bench, cap: str | None) -> None:
+    assert bench.verify(bench.good, max_margin_pp=cap).frozen == FROZEN
+
+
 def test_engine_settings_may_hold_numbers_with_a_point(bench: Bench) -> None:
     """The suffix drafter of vLLM has some."""
     config = '{"method":"suffix","num_speculative_tokens":7,"suffix_decoding_min_token_prob":0.1}'

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from sweeper.artifact.errors import Refused
 from sweeper.artifact.files import read_file
@@ -39,6 +41,21 @@ ARTIFACT_FILES = ("audit-math.sigstore.json", "controls.json", "freeze.sigstore.
 @pytest.fixture(params=list(SIGNERS))
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     return Bench(SIGNERS[request.param](), SIGNERS[request.param](), tmp_path)
+
+
+@pytest.mark.attack(41)
+@pytest.mark.parametrize("code", ["trust-key-format", "trust-key-algorithm"])
+def test_a_refused_key_file_is_named(bench: Bench, code: str) -> None:
+    folder = trust_folder(bench)
+    p_384 = ec.generate_private_key(ec.SECP384R1()).public_key()
+    texts = {
+        "trust-key-format": b"ssh-ed25519 AAAA",
+        "trust-key-algorithm": p_384.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+    }
+    write(folder / "b\nad.pub", texts[code])
+    with pytest.raises(Refused, match=r"'b\\nad\.pub': ") as refused:
+        load_trust(folder)
+    assert refused.value.code == code
 
 
 @pytest.mark.attack(34)

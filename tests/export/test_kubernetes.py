@@ -1,5 +1,6 @@
 """Exports to Kubernetes and the stacks on it: schemas, mounts, patches; no cluster is needed, and none is here."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ def patched(found: dict[str, list[Any]], deployment: dict[str, Any]) -> Any:
 def test_the_configmap_holds_the_bytes_that_were_verified(made: OnDisk, tmp_path: Path) -> None:
     [configmap] = documents(made, "kubernetes", name="qwen", container="vllm")["configmap.yaml"]
     schema_check(configmap)
-    assert (configmap["metadata"]["name"], configmap["immutable"]) == (f"asd-{made.id[:16]}", True)
+    assert re.fullmatch(f"asd-{made.id[:16]}-[0-9a-f]{{8}}", configmap["metadata"]["name"])
+    assert configmap["immutable"] is True
     mounted = tmp_path / "mounted"
     mounted.mkdir(mode=0o755)
     for name, text in configmap["data"].items():
@@ -147,6 +149,33 @@ def test_another_artifact_has_another_name(tmp_path: Path) -> None:
         documents(made, "kubernetes", name="qwen")["configmap.yaml"][0]["metadata"]["name"] for made in (first, second)
     }
     assert len(names) == 2
+
+
+def name_and_uses(made: OnDisk, target: str, **options: Any) -> tuple[str, set[str]]:
+    """The ConfigMap's name, and every name of this artifact that the files of an export hold, comments included."""
+    files = TARGETS[target](source_of(made), ExportOptions(name="qwen", **options))
+    [name] = {yaml.safe_load(file.text)["metadata"]["name"] for file in files if file.name == "configmap.yaml"}
+    found = {word for file in files for word in re.findall(r"asd-[0-9a-f]{16}[0-9a-f-]*", file.text)}
+    return name, found - {f"asd-{made.id[:16]}"}  # the fingerprint is the artifact's, whoever signed it
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "llm-d", "kserve", "helm-production-stack"])
+def test_other_data_have_another_name_and_the_same_data_the_same_one(tmp_path: Path, target: str) -> None:
+    """The API server refuses other data under the name of an immutable ConfigMap."""
+    made = on_disk(tmp_path, signers=2)
+    second = next(path for path in made.artifact.iterdir() if path.name.startswith("freeze.") and path.name[7] != "s")
+    aside = second.rename(tmp_path / second.name)
+    one, uses = name_and_uses(made, target)
+    assert uses == {one}
+    assert name_and_uses(made, target) == (one, {one})
+    assert name_and_uses(made, target, policy_path="/etc/elsewhere/policy.json")[0] != one, "vLLM's arguments are data"
+    aside.rename(second)
+    both, uses = name_and_uses(made, target)
+    assert len(source_of(made).files) == 4, "the same artifact with one more signature"
+    assert both != one
+    assert uses == {both}
+    second.unlink()
+    assert name_and_uses(made, target) == (one, {one}), "and back"
 
 
 def test_llm_d_is_kubernetes_under_its_own_names(made: OnDisk) -> None:

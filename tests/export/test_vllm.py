@@ -170,6 +170,32 @@ def test_without_a_bound_runner_vllm_chooses(tmp_path: Path) -> None:
     assert any("VLLM_PLUGINS" in line for line in comments), "the file says that it is a list to merge"
 
 
+def test_the_environment_file_names_the_admin_token_in_a_line_to_switch_on(tmp_path: Path) -> None:
+    """Without it the kill switch answers 403; as it is written, nothing reads the line."""
+    artifact = artifact_of(on_disk(tmp_path))
+    text = vllm.files(artifact, ExportOptions())[-1].text
+    line = "# ASD_SWEEP_ADMIN_TOKEN_FILE=/run/secrets/asd-admin-token\n"
+    assert "403" in text
+    assert read_environment(text) == vllm.environment(artifact) == shell_reads(tmp_path, text)
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef\n")
+    token.chmod(0o600)
+    switched_on = text.replace(line, line.removeprefix("# ").replace("/run/secrets/asd-admin-token", str(token)))
+    values = shell_reads(tmp_path, switched_on)
+    assert values == read_environment(switched_on)
+    section = vllm.server_config(artifact, ExportOptions())["additional-config"]
+    assert read_config(section, values).admin_token == b"0123456789abcdef"
+
+
+def shell_reads(folder: Path, text: str) -> dict[str, str]:
+    """The variables that a POSIX shell takes from an environment file."""
+    (folder / "read.env").write_text(text)
+    script = "set -a; . ./read.env; env -0"
+    said = subprocess.run(["sh", "-c", script], cwd=folder, env={}, capture_output=True, check=True).stdout.decode()
+    found = dict(part.split("=", 1) for part in said.split("\0") if part)
+    return {name: value for name, value in found.items() if name.startswith(("ASD_", "VLLM_"))}
+
+
 def test_a_shell_reads_the_line_and_the_environment_as_they_are_meant(tmp_path: Path) -> None:
     made = on_disk(tmp_path, frozen(serving=serving({**NGRAM, "note": 'it\'s $HOME `id` "x"'})))
     artifact = artifact_of(made)

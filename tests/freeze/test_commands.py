@@ -127,6 +127,7 @@ def test_without_a_terminal_it_is_not_signed_unless_that_was_said_beforehand(
         (("--expires", "soon"), 2, "--expires 'soon' is no time"),
         (("--pick", "fastest"), 2, "--pick must be one of best-within-margin, knee"),
         (("--lineage", "../x"), 1, "path-traversal"),
+        (("--lineage", ""), 2, "an artifact is for a slot"),
         (("--study", "smal"), 2, "did you mean 'small'"),
         (("--trial", "0"), 1, "trial 0 is strict decoding"),
         (("--supersedes", "0" * 64), 2, "is no artifact of this storage"),

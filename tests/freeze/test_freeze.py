@@ -1,6 +1,7 @@
 """From a measured study to a signed folder that verifies: whole, once, and never more than the evidence says."""
 
 import json
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,9 +18,10 @@ from sweeper.artifact.statements import FrozenControls
 from sweeper.artifact.verify import read_artifact, verify
 from sweeper.freeze import freeze as freeze_module
 from sweeper.freeze.build import slice_ref
+from sweeper.freeze.evidence import drift_limit_of
 from sweeper.settings import Settings
-from tests.freeze.desk import LINEAGE, NOW, TRIAL, Answers, Desk, study_spec
-from tests.run.bench import DriverDied, ScriptedPool, dying_after, prepare_once
+from tests.freeze.desk import LINEAGE, NOW, STUDY, TRIAL, Answers, Desk, study_spec
+from tests.run.bench import DriverDied, ScriptedPool, dying_after, measured, new_folder, prepare_once, small
 
 
 def no_engine() -> ScriptedPool:
@@ -71,6 +73,29 @@ def test_a_simulated_study_says_so_in_the_artifact(desk: Desk) -> None:
         verify(
             read_artifact(desk.folder / "a.asd"), desk.trust(accept_weak_evidence=False), at=NOW, require_audit=False
         )
+
+
+def test_a_relaxed_limit_to_drift_is_signed_and_admitted(desk: Desk) -> None:
+    assert desk.freeze().draft.statement.evidence.drift_limit_pct == "3"
+    with ExitStack() as until:
+        relaxed = Desk(new_folder(until))
+        measured(relaxed.folder, small(**STUDY | {"protocol": STUDY["protocol"] | {"drift_limit_pct": 200}}))
+        made = relaxed.freeze()
+    evidence = made.draft.statement.evidence
+    assert (evidence.drift_limit_pct, evidence.weak) == ("200", ["drift-limit-relaxed", "simulated-engine"])
+
+
+def test_a_relaxed_limit_to_drift_spends_nothing_without_leave(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freeze_module, "is_simulated", lambda spec: False)
+    monkeypatch.setattr(freeze_module, "USUAL_DRIFT_LIMIT_PCT", 2.0)
+    with pytest.raises(FreezeRefusedError, match="drift_limit_pct is 3, strong evidence allows 2; nothing was spent"):
+        desk.freeze(accept_weak=False, pool=no_engine())
+    assert not spent(desk)
+
+
+@pytest.mark.parametrize(("limit", "said"), [(3.0, "3"), (0.25, "0.25"), (1e-9, "0.000001"), (1e9, "1000")])
+def test_any_limit_to_drift_of_a_study_can_be_signed(limit: float, said: str) -> None:
+    assert drift_limit_of(limit) == said
 
 
 def test_a_simulated_study_is_not_frozen_unless_weak_evidence_is_accepted(desk: Desk) -> None:

@@ -62,6 +62,9 @@ GUISES = {
     "UTF-16": pem().decode().encode("utf-16"),
     "big-endian UTF-16": pem().decode().encode("utf-16-be"),
     "base64, as in a Secret": b"data:\n  tls.key: " + base64.b64encode(pem()) + b"\n",
+    "base64 in lines, as the command of that name writes it": base64.encodebytes(pem()),
+    "base64 in lines of a log": base64.encodebytes(pem()).replace(b"\n", b"\\n"),
+    "base64 in indented lines": b"    " + base64.encodebytes(pem()).replace(b"\n", b"\n    "),
 }
 
 
@@ -212,3 +215,10 @@ def test_ignored_is_what_git_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     key.write_text("tracked all the same")
     git(tree, "add", "-f", "sub/asd.key")
     assert not git_ignores(key)
+
+
+def test_much_that_looks_like_base64_and_is_no_key_is_read_at_once(tmp_path: Path) -> None:
+    """A pattern that could read a sign in two ways would never come to an end here."""
+    for sign in (b"+", b"\\n", b" ", b"A+"):
+        (tmp_path / "text").write_bytes((b"LS0tLS1CRUdJTi" + sign * 5000 + b"!") * 20)
+        assert scan([tmp_path]).clean

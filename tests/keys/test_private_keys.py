@@ -150,6 +150,19 @@ def test_a_key_that_others_can_reach_is_refused(tmp_path: Path, loose: int) -> N
 
 
 @pytest.mark.attack(42)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_key_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = generate(tmp_path / "asd", passphrase=None).private_path
+    os.chown(path, 1234, -1)
+    assert refusal(path).code == "key-permissions"
+
+
+def test_a_key_needs_a_name() -> None:
+    with pytest.raises(UsageError, match="needs a name"):
+        generate(Path(), passphrase=None)
+
+
+@pytest.mark.attack(42)
 @BOTH
 @pytest.mark.parametrize("wrong", [b"correct horse batterz", b"", b"x" * 1000, None])
 def test_a_wrong_passphrase_is_refused(pairs: Mapping[str, KeyPair], kind: str, wrong: bytes | None) -> None:

@@ -89,6 +89,20 @@ def test_revoking_a_key_that_is_not_there_is_done_and_told(asd_sweep: Command, t
     assert "every artifact is refused" in asd_sweep.err
 
 
+def test_a_cap_to_margins_is_set_shown_and_lifted(asd_sweep: Command, trust: Path) -> None:
+    assert load_trust(trust).policy.max_margin_pp is None
+    for given, written in (("2", "2"), ("2.50", "2.5"), ("0", "0"), ("1", "1")):
+        assert asd_sweep("trust", "set", "--max-margin-pp", given, "--dir", trust) == 0
+        assert load_trust(trust).policy.max_margin_pp == written
+        assert asd_sweep("trust", "set", "--mode", "strict", "--dir", trust) == 0
+        assert asd_sweep("trust", "list", "--dir", trust) == 0
+        assert f"a margin of at most {written} point" in asd_sweep.out
+    assert asd_sweep.document("trust", "list", "--dir", trust)["policy"]["max_margin_pp"] == "1"
+    assert asd_sweep("trust", "set", "--no-max-margin", "--dir", trust) == 0
+    assert "any margin" in asd_sweep.out
+    assert load_trust(trust).policy.max_margin_pp is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -107,6 +121,10 @@ def test_revoking_a_key_that_is_not_there_is_done_and_told(asd_sweep: Command, t
         (("set",), 2),
         (("set", "--threshold", "0"), 2),
         (("set", "--mode", "loose"), 2),
+        (("set", "--max-margin-pp", "-1"), 2),
+        (("set", "--max-margin-pp", "101"), 2),
+        (("set", "--max-margin-pp", "nan"), 2),
+        (("set", "--max-margin-pp", "2", "--no-max-margin"), 2),
         (("export", "--to", "nomad", "-o", "x"), 2),
         (("export", "--to", "kubernetes", "-o", "trust.d/x.yaml"), 2),
         (("export", "--to", "kubernetes", "-o", "x", "--name", "Not DNS"), 2),

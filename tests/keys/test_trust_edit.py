@@ -236,12 +236,24 @@ def test_a_lineage_is_taken_away(trust: Path) -> None:
 
 def test_every_field_that_is_set_is_the_one_that_a_server_reads(trust: Path) -> None:
     changes = {"threshold": 2, "mode": "canary", "canary_percent": 7, "on_failure": "strict", "opt_in": True}
+    changes["max_margin_pp"] = "1.5"
     found = change_policy(trust, changes)
     assert load_trust(trust).policy == replace(Policy(POLICY_SCHEMA, lineages={LINEAGE: 3}), **changes)
     assert ["2 signers are asked for and 1 trusted" in note for note in found.notes] == [True]
 
 
-@pytest.mark.parametrize("changes", [{"threshold": 0}, {"threshold": True}, {"mode": "loose"}, {"canary_percent": 101}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"threshold": 0},
+        {"threshold": True},
+        {"mode": "loose"},
+        {"canary_percent": 101},
+        {"max_margin_pp": "101"},
+        {"max_margin_pp": "2.0"},
+        {"max_margin_pp": 2},
+    ],
+)
 def test_a_value_that_a_server_would_refuse_is_not_written(trust: Path, changes: dict[str, object]) -> None:
     before = (trust / "policy.json").read_bytes()
     with pytest.raises(Refused):

@@ -13,6 +13,7 @@ from storage.database import Database, open_database
 from storage.engines import list_engine_starts
 from storage.legs import LegJournal
 from storage.lock import study_lock
+from storage.studies import create_or_check, load_study
 from studies.controls import Cell, Controls
 from studies.errors import EngineError, FreezeRefusedError, SliceSpentError, StudyLockedError, StudyMismatchError
 from studies.legs import LegRecord, Purpose, Role
@@ -21,7 +22,14 @@ from studies.spec import StudySpec
 from sweeper.run import set_aside
 from sweeper.run import study as run_module
 from sweeper.run.progress import Progress
-from sweeper.run.set_aside import SliceEvidence, StoppedBySignalError, measure_on_slice, one_cell, read_evidence
+from sweeper.run.set_aside import (
+    SliceEvidence,
+    StoppedBySignalError,
+    measure_on_slice,
+    one_cell,
+    read_evidence,
+    subject_of,
+)
 from sweeper.settings import Settings
 from sweeper.workers.local import LocalPool
 from sweeper.workers.pool import Pool
@@ -123,6 +131,78 @@ def test_another_cell_is_refused_and_nothing_is_decoded(aside: Aside) -> None:
     with pytest.raises(SliceSpentError, match="spent on trial 1"):
         aside.measure(cell=Cell(7, Controls(4, 1, 2)), trial=5)
     assert len(aside.legs()) == CONFIRM_LEGS
+
+
+OTHER_CELL = Cell(7, Controls(4, 1, 2))
+
+
+def never() -> ScriptedPool:
+    return ScriptedPool(before=lambda worker, item: pytest.fail("no engine may start"))
+
+
+def another_study(aside: Aside, **changes: Any) -> StudySpec:
+    """Started in the same storage under another name, with changes to its plan."""
+    data = {"slices": SIZES, **changes.pop("data", {})}
+    spec = small(name="again", space={"draft_length": [7]}, data=data, **changes)
+    assert spec.plan_digest() != aside.spec.plan_digest()
+    facts = prepare_once(spec, Settings()).facts()
+    with aside.database() as database:
+        create_or_check(database, spec, source={}, slices=facts["slices"], asd_sweep_version="0")
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("changes", "shared"),
+    [
+        ({"protocol": {"margin_pp": 90}}, "6 of the 6"),
+        ({"protocol": {"triplets": 3}, "engine": {"kind": "simulated", "max_num_seqs": 4}}, "6 of the 6"),
+        ({"data": {"slices": SIZES | {"confirm": 5}}}, "5 of the 5"),
+        ({"data": {"slices": SIZES | {"confirm": 7}}}, "6 of the 7"),
+    ],
+)
+def test_another_plan_does_not_make_spent_prompts_fresh(changes: dict[str, Any], shared: str, aside: Aside) -> None:
+    aside.measure()
+    spec = another_study(aside, **changes)
+    with aside.database() as database:
+        before = load_study(database, "again")
+    with pytest.raises(SliceSpentError, match=f"{shared} prompts .* study again were spent .* study small on trial 1 "):
+        aside.measure(never(), spec=spec, cell=OTHER_CELL)
+    with aside.database() as database:
+        assert find_confirmation(database, "again", "confirm") is None
+        assert LegJournal(database, "again", stage="confirm").legs() == []
+        assert load_study(database, "again") == before
+
+
+@pytest.mark.parametrize(
+    "changes", [{"engine": {"kind": "simulated", "target": "another"}}, {"data": {"salt": "another"}}]
+)
+def test_another_target_or_other_prompts_are_not_spent(changes: dict[str, Any], aside: Aside) -> None:
+    aside.measure()
+    found = aside.measure(spec=another_study(aside, **changes), cell=OTHER_CELL)
+    assert (found.confirmation.study, found.confirmation.cell) == ("again", OTHER_CELL)
+    assert len(found.confirmation.prompts.ids) == 6
+
+
+def test_a_holdout_may_be_measured_after_the_confirm_slice_of_its_study(aside: Aside) -> None:
+    first, second = aside.measure(), aside.measure(slice_name="holdout")
+    assert not set(first.confirmation.prompts.ids) & set(second.confirmation.prompts.ids)
+
+
+@pytest.mark.parametrize(
+    ("engine", "same"),
+    [
+        ({"dtype": "float32", "max_num_seqs": 4, "extra": {"seed_of_mine": 1}}, True),
+        ({"drafter": {"method": "ngram", "prompt_lookup_max": 9}}, True),
+        ({"target": "another"}, False),
+        ({"revision": "abc"}, False),
+        ({"kind": "vllm"}, False),
+        ({"drafter": {"method": "suffix"}}, False),
+        ({"drafter": {"method": "draft_model", "model": "m"}}, False),
+    ],
+)
+def test_the_subject_is_the_target_and_its_drafter(engine: dict[str, Any], same: bool) -> None:
+    spec = small(engine={"kind": "simulated", **engine}, workers={"pool": "ray"})
+    assert (subject_of(spec) == subject_of(small())) is same
 
 
 @pytest.mark.parametrize("legs", [0, 3, 7, 8, 10, 11])

@@ -148,8 +148,7 @@ def test_asd_makes_exceptions_and_a_request_that_says_off_is_what_a_stock_server
         {"asd_budget": 999, "asd_gate": 999, "asd_block_cap": 999},
         {"asd": True},
         {"asd": "on"},
-        {"asd": 0},
-        {"asd_B": 999},
+        {"asd_B": 999, "ASD": "off"},
     ],
     ids=json.dumps,
 )
@@ -158,6 +157,14 @@ def test_a_request_cannot_loosen_anything(enforcing: Live, prompts: list[str], e
     plain = enforcing.server.complete(prompts[0])
     assert enforcing.server.complete(prompts[0], vllm_xargs=extra) == plain
     assert finished(enforcing, before, 2) == {"asd": 2}
+
+
+def test_however_a_client_says_no_it_gets_strict_decoding(enforcing: Live, prompts: list[str], stock: Tokens) -> None:
+    ways: list[Any] = [False, 0, "false", "no", ["off"], ""]
+    before = enforcing.server.requests()
+    for said in ways:
+        assert enforcing.server.complete(prompts[0], vllm_xargs={"asd": said}) == stock[0], said
+    assert finished(enforcing, before, len(ways)) == {"opted_out": len(ways)}
 
 
 @pytest.mark.attack(46)
@@ -427,6 +434,7 @@ def test_an_artifact_that_expires_while_it_runs_makes_new_requests_strict(
 @pytest.mark.attack(47)
 def test_no_route_is_open_without_the_api_key_and_no_switch_without_the_admin_token(enforcing: Live) -> None:
     server = enforcing.server
+    seen = len(server.audit())
     nobody = {"Authorization": ""}
     assert server.http.get("/v1/asd/status", headers=nobody).status_code == 401
     for route in ("strict", "enforce", "reload"):
@@ -440,6 +448,12 @@ def test_no_route_is_open_without_the_api_key_and_no_switch_without_the_admin_to
     assert server.post("reload", json={"artifact": "/elsewhere"}).status_code == 400
     status = server.status()
     assert (status["mode"], status["artifact"]) == ("enforce", enforcing.ids[-1])
+    running = enforcing.ids[-1]
+    refused = [(line["event"], line["code"], line["old"], line["new"]) for line in server.audit()[seen:]]
+    assert refused == [(r, "admin-token", running, running) for r in ("strict", "enforce", "reload") for _ in range(5)]
+    assert {line["actor"] for line in server.audit()[seen:]} == {"client@127.0.0.1"}
+    for secret in (ADMIN_TOKEN, ADMIN_TOKEN.upper(), API_KEY):
+        assert secret not in server.audit_log.read_text(encoding="ascii")
 
 
 def test_the_workers_offer_no_way_to_set_controls(enforcing: Live) -> None:

@@ -4,11 +4,15 @@ from typing import Any
 
 import pytest
 
-from storage.confirmations import check_spendable, end_confirmation, find_confirmation, spend_slice
+from storage.confirmations import SlicePrompts, check_spendable, end_confirmation, find_confirmation, spend_slice
 from storage.database import Database
 from studies.errors import SliceSpentError, StorageError
 
 from .making import CELL, OTHER, STUDY
+
+IDS = tuple(f"id{number}" for number in range(40))
+PROMPTS = SlicePrompts("target and drafter", IDS)
+APART = SlicePrompts(PROMPTS.subject, tuple(f"other{number}" for number in range(40)))
 
 
 def spend(database: Database, **changes: Any) -> Any:
@@ -16,7 +20,7 @@ def spend(database: Database, **changes: Any) -> Any:
         "plan_digest": "plan",
         "slice_name": "confirm",
         "slice_digest": "digest",
-        "prompts": 48,
+        "prompts": PROMPTS,
         "trial": 3,
         "cell": CELL,
     }
@@ -27,7 +31,7 @@ def test_what_was_spent_is_read_back(database: Database) -> None:
     assert find_confirmation(database, STUDY, "confirm") is None
     spent = spend(database)
     assert find_confirmation(database, STUDY, "confirm") == spent
-    assert (spent.cell, spent.trial, spent.prompts, spent.slice_digest) == (CELL, 3, 48, "digest")
+    assert (spent.cell, spent.trial, spent.prompts, spent.slice_digest) == (CELL, 3, PROMPTS, "digest")
     assert (spent.measurement, spent.ended_at) == (None, None)
 
 
@@ -49,12 +53,47 @@ def test_a_study_of_the_same_plan_under_another_name_does_not_get_the_slice_agai
     for cell in (CELL, OTHER):
         with pytest.raises(SliceSpentError, match=f"by study {STUDY}, which has the same plan"):
             spend(database, study="again", cell=cell)
-    assert spend(database, study="again", plan_digest="other").cell == CELL
+    assert spend(database, study="again", plan_digest="other", prompts=APART).cell == CELL
+
+
+@pytest.mark.parametrize("slice_name", ["confirm", "holdout"])
+@pytest.mark.parametrize(
+    ("ids", "shared"), [(IDS, "40 of the 40"), (IDS[:39], "39 of the 39"), (("new", IDS[-1]), "1 of the 2")]
+)
+def test_prompts_stay_spent_for_a_study_of_another_plan(
+    slice_name: str, ids: tuple[str, ...], shared: str, database: Database
+) -> None:
+    """Whichever slice they are in there, and for the same cell too."""
+    spend(database)
+    asked = {"plan_digest": "other", "slice_name": slice_name, "prompts": SlicePrompts(PROMPTS.subject, ids)}
+    said = (
+        f"{shared} prompts in the {slice_name} slice of study again were spent in the confirm slice of study {STUDY} "
+        rf"on trial 3 \({CELL.key}\) .*take trial 3 of study {STUDY}, or .*other data.*another data\.salt"
+    )
+    for cell in (CELL, OTHER):
+        with pytest.raises(SliceSpentError, match=said):
+            spend(database, study="again", cell=cell, **asked)
+        with pytest.raises(SliceSpentError, match=said):
+            check_spendable(database, "again", cell=cell, **asked)
+    assert find_confirmation(database, "again", slice_name) is None
+    assert spend(database).study == STUDY, "the study that spent them keeps them"
+
+
+def test_what_a_holdout_spent_is_spent_for_a_confirm_slice(database: Database) -> None:
+    spend(database, slice_name="holdout")
+    with pytest.raises(SliceSpentError, match=f"were spent in the holdout slice of study {STUDY}"):
+        spend(database, study="again", plan_digest="other")
+
+
+def test_prompts_are_fresh_for_another_target_or_drafter(database: Database) -> None:
+    spend(database)
+    other = SlicePrompts("another target", IDS)
+    assert spend(database, study="again", plan_digest="other", prompts=other).prompts == other
 
 
 def test_the_two_slices_are_spent_apart(database: Database) -> None:
     spend(database)
-    assert spend(database, slice_name="holdout", cell=OTHER).cell == OTHER
+    assert spend(database, slice_name="holdout", cell=OTHER, prompts=APART).cell == OTHER
     check_spendable(database, STUDY, plan_digest="plan", slice_name="confirm", cell=CELL)
 
 

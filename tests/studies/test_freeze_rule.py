@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from studies.freeze_rule import (
+    DRIFT_LIMIT_RELAXED,
     PLACES,
+    USUAL_DRIFT_LIMIT_PCT,
     FreezeDecision,
     accuracy_lower_pp,
     audit_rule,
@@ -19,6 +21,7 @@ from studies.freeze_rule import (
 )
 from studies.measurement import Measurement
 from studies.statistics import Interval, paired_change_interval, prompts_for_margin
+from sweeper.artifact import evidence as readers
 
 from .making import protocol
 from .test_frontier import BASE
@@ -76,6 +79,22 @@ def test_a_gain_that_is_not_shown_is_weak(gain: Interval, said: str) -> None:
 
 def test_too_few_triplets_are_weak() -> None:
     assert decide(3, 3, 1000, retained=1).weak == ("too-noisy",)
+
+
+@pytest.mark.parametrize("limit", [3.001, 200.0])
+def test_a_relaxed_drift_limit_is_weak_in_a_freeze_and_no_matter_of_an_audit(limit: float) -> None:
+    relaxed = protocol(margin_pp=MARGIN, drift_limit_pct=limit)
+    decision = freeze_rule(measured(3, 3, 1000), relaxed)
+    assert decision.weak == ("drift-limit-relaxed",)
+    assert f"up to {limit:g} %" in decision.sentences[0]
+    assert audit_rule(measured(3, 3, 1000), relaxed).strong
+
+
+def test_the_usual_drift_limit_is_the_default_and_the_one_that_readers_apply() -> None:
+    assert USUAL_DRIFT_LIMIT_PCT == protocol().drift_limit_pct == float(readers.USUAL_DRIFT_LIMIT_PCT)
+    assert DRIFT_LIMIT_RELAXED == readers.DRIFT_LIMIT_RELAXED
+    stricter = protocol(margin_pp=MARGIN, drift_limit_pct=0.5)
+    assert freeze_rule(measured(3, 3, 1000), stricter).strong
 
 
 def test_too_few_prompts_are_counted_at_the_observed_flip_rate() -> None:

@@ -63,7 +63,6 @@ def test_a_plain_greedy_request_inside_the_envelope_gets_asd() -> None:
         ({"max_tokens": 51}, "too_long"),
         ({"max_tokens": None}, "too_long"),
         ({"extra_args": {"asd": "off"}}, "opted_out"),
-        ({"extra_args": {"asd": " OFF "}}, "opted_out"),
         ({"extra_args": ["asd"]}, "malformed"),
     ],
 )
@@ -76,12 +75,33 @@ def test_a_request_without_sampling_parameters_is_strict() -> None:
     assert reason_for(Candidate("r", None, 1), RULES) == "malformed"
 
 
-@pytest.mark.parametrize("said", [1, 0, True, "on", "yes", 999, "", None, [1]])
-def test_nothing_but_off_is_heard_unless_the_policy_asks_for_consent(said: Any) -> None:
-    assert reason_for(candidate(extra_args={"asd": said, "asd_budget": 999, "asd_B": "inf"}), RULES) == ASD
-    consent = AdmissionRules(artifact_id=ARTIFACT, max_prompt_tokens=100, max_new_tokens=50, opt_in=True)
-    expected = ASD if said == "on" else "not_opted_in"
-    assert reason_for(candidate(extra_args={"asd": said}), consent) == expected
+CONSENT = AdmissionRules(artifact_id=ARTIFACT, max_prompt_tokens=100, max_new_tokens=50, opt_in=True)
+
+
+@pytest.mark.parametrize("said", [1, True, "1", "true", " True ", "on", " ON "])
+def test_a_yes_is_no_opt_out_and_only_on_is_the_consent_that_a_policy_asks_for(said: Any) -> None:
+    assert reason_for(candidate(extra_args={"asd": said}), RULES) == ASD
+    expected = ASD if isinstance(said, str) and said.strip().lower() == "on" else "not_opted_in"
+    assert reason_for(candidate(extra_args={"asd": said}), CONSENT) == expected
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(0, False, 0.0, 1.0, 2, -1, 999, None),
+        *("", " ", "off", " OFF ", "no", "false", "0", "yes", "onn", "o n", "on,off"),
+        *([], ["off"], ["on"], [1], {}, {"on": True}),
+    ],
+)
+def test_whatever_else_a_client_says_is_an_opt_out(said: Any) -> None:
+    for rules in (RULES, CONSENT):
+        assert reason_for(candidate(extra_args={"asd": said}), rules) == "opted_out"
+
+
+def test_other_keys_are_not_read() -> None:
+    others = {"asd_budget": 999, "asd_B": "inf", "ASD": "off", " asd": False, "Asd": 0}
+    assert reason_for(candidate(extra_args=others), RULES) == ASD
+    assert reason_for(candidate(extra_args={"ASD": "on", "asd_on": "on"}), CONSENT) == "not_opted_in"
 
 
 def test_long_requests_get_asd_only_where_the_policy_says_so() -> None:

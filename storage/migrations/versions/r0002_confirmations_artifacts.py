@@ -23,12 +23,13 @@ def upgrade() -> None:
     op.create_table(
         "asd_confirmations",
         *(_integer("id"), _text("study"), _text("plan_digest"), _text("slice"), _text("slice_digest")),
-        *(_integer("prompts"), _integer("trial"), _text("cell"), _text("config_key")),
+        *(_text("subject"), _text("prompt_ids"), _integer("trial"), _text("cell"), _text("config_key")),
         *(_text("spent_at"), _text("ended_at", nullable=True), _text("measurement", nullable=True)),
         sa.PrimaryKeyConstraint("id", name="pk_asd_confirmations"),
         sa.UniqueConstraint("study", "slice", name="uq_asd_confirmations_study_slice"),
     )
     op.create_index("ix_asd_confirmations_plan_digest_slice", "asd_confirmations", ["plan_digest", "slice"])
+    op.create_index("ix_asd_confirmations_subject", "asd_confirmations", ["subject"])
     op.create_table(
         "asd_artifacts",
         *(_integer("id"), _text("artifact_id"), _text("study"), _integer("trial"), _text("lineage")),

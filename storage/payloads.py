@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from storage.durable import sync_folder
 from storage.json_text import to_json_text
 from studies.errors import StorageError
 from studies.legs import BlockTrace, LegPayload
@@ -43,7 +44,7 @@ def write_payload(folder: Path, leg_key: str, payload: LegPayload) -> StoredFile
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(folder / name)
-        _sync_folder(folder)
+        sync_folder(folder)
     except OSError as error:
         raise StorageError(f"the payload of leg {leg_key} cannot be written to {folder}: {error.strerror}") from error
     return StoredFile(name, hashlib.sha256(content).hexdigest())
@@ -61,15 +62,6 @@ def read_payload(folder: Path, stored: StoredFile) -> LegPayload:
     if hashlib.sha256(content).hexdigest() != stored.sha256:
         raise StorageError(f"the payload {path} is not the file that was recorded (its SHA-256 differs); restore it")
     return _from_json(json.loads(gzip.decompress(content)))
-
-
-def _sync_folder(folder: Path) -> None:
-    """A rename is durable once its folder is on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _to_json(payload: LegPayload) -> dict[str, Any]:

@@ -1,17 +1,16 @@
 """``asd-sweep audit``: the accuracy of a frozen artifact on prompts nothing else has touched, signed beside it."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from studies.errors import UsageError
 from sweeper.cli.keys import PassphraseFdOption, PassphraseFileOption, open_key, warn
-from sweeper.cli.options import JsonOption, StorageOption, examples
+from sweeper.cli.options import ArtifactArgument, JsonOption, StorageOption, examples
 from sweeper.cli.output import emit_json, json_only_stdout, out
 from sweeper.cli.refusals import refusals_as_errors
 from sweeper.cli.signing import (
-    ArtifactArgument,
+    AuthenticityOption,
     MeasuringProgress,
     SignerOption,
     WeakOption,
@@ -33,11 +32,6 @@ if TYPE_CHECKING:
     from sweeper.freeze.audit import Audited
     from sweeper.freeze.plan import SlicePlan
 
-TrustOption = Annotated[
-    Path | None,
-    typer.Option("--trust", metavar="DIR", help="Trust folder; needed for an artifact not frozen from this storage."),
-]
-
 
 def register(app: typer.Typer) -> None:
     """Add ``audit`` to ``app``."""
@@ -56,7 +50,7 @@ def audit_command(
     key: SignerOption = None,
     passphrase_file: PassphraseFileOption = None,
     passphrase_fd: PassphraseFdOption = None,
-    trust: TrustOption = None,
+    trust: AuthenticityOption = None,
     expires: Annotated[
         str | None,
         typer.Option("--expires", metavar="WHEN", help="Valid until then. Default: as long as the artifact."),

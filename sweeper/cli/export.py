@@ -2,17 +2,14 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from studies.errors import UsageError
-from sweeper.cli.options import JsonOption, examples
+from sweeper.cli.options import ArtifactArgument, JsonOption, TrustOption, examples
 from sweeper.cli.output import emit_json, err, out
 from sweeper.cli.refusals import refusals_as_errors
-
-if TYPE_CHECKING:
-    from sweeper.artifact.policy import Trust
 
 NAMES = ("vllm", "kubernetes", "prometheus", "kserve", "helm-production-stack", "llm-d")
 
@@ -30,19 +27,12 @@ def register(app: typer.Typer) -> None:
 
 
 def export_command(
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="The artifact's folder (NAME.asd).")],
+    artifact: ArtifactArgument,
     target: Annotated[str, typer.Option("--to", metavar="TARGET", help=f"One of {', '.join(NAMES)}.")],
     folder: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="A new or empty folder, or one that an export wrote.")
     ],
-    trust: Annotated[
-        Path | None,
-        typer.Option(
-            "--trust",
-            metavar="DIR",
-            help="Trust folder. Default: /etc/asd-sweep/trust.d, else ~/.config/asd-sweep/trust.d.",
-        ),
-    ] = None,
+    trust: TrustOption = None,
     artifact_path: Annotated[
         str, typer.Option("--artifact-path", metavar="PATH", help="Where the server will find the artifact's folder.")
     ] = "/etc/asd/artifact",
@@ -76,8 +66,10 @@ def export_command(
 
     No key and no policy is ever written: trust travels on its own, with asd-sweep trust export.
     """
+    from sweeper.artifact.policy import load_trust
     from sweeper.export.options import ExportOptions
     from sweeper.export.targets import TARGETS, export
+    from sweeper.freeze.trust_folder import trust_for
 
     if target not in TARGETS:
         raise UsageError(f"--to must be one of {', '.join(NAMES)}, got {ascii(target)[:100]}")
@@ -94,7 +86,7 @@ def export_command(
     with refusals_as_errors():
         done = export(
             artifact,
-            trust_for(artifact, trust),
+            load_trust(trust_for(artifact, trust)),
             target=target,
             out=folder,
             options=options,
@@ -122,11 +114,3 @@ def export_command(
         return
     for path in done.paths:
         out.print(str(path), markup=False, soft_wrap=True)
-
-
-def trust_for(artifact: Path, given: Path | None) -> "Trust":
-    """The trust that an artifact is verified with. Raises Refused, and UsageError when it lies in the artifact."""
-    from sweeper.artifact.policy import load_trust
-    from sweeper.freeze.trust_edit import trust_for as folder_for
-
-    return load_trust(folder_for(artifact, given))

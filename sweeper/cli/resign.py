@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from studies.errors import UsageError
-from sweeper.cli.audit import TrustOption
 from sweeper.cli.keys import KeyOption, PassphraseFdOption, PassphraseFileOption, open_key
-from sweeper.cli.options import JsonOption, examples
+from sweeper.cli.options import ArtifactArgument, JsonOption, examples
 from sweeper.cli.output import emit_json, out
 from sweeper.cli.refusals import refusals_as_errors
-from sweeper.cli.signing import ArtifactArgument, YesOption, agreed, require_terminal, say, show_fields
+from sweeper.cli.signing import AuthenticityOption, YesOption, agreed, require_terminal, say, show_fields
 
 if TYPE_CHECKING:
     from sweeper.artifact.keys import PublicKey
@@ -34,7 +33,7 @@ def resign_command(
     key: KeyOption,
     passphrase_file: PassphraseFileOption = None,
     passphrase_fd: PassphraseFdOption = None,
-    trust: TrustOption = None,
+    trust: AuthenticityOption = None,
     public_key: Annotated[
         Path | None,
         typer.Option("--public-key", metavar="FILE", help="Instead of --trust: the key that signed so far."),

@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from sweeper.run.progress import Counts
 
 SignerOption = Annotated[Path | None, typer.Option("--key", metavar="FILE", help="Private key that signs (NAME.key).")]
-ArtifactArgument = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Folder of the artifact (NAME.asd).")]
 ExpiresOption = Annotated[
     str, typer.Option("--expires", metavar="WHEN", help="Valid until then: 90d, 12h, or a day such as 2027-06-30.")
+]
+AuthenticityOption = Annotated[
+    Path | None,
+    typer.Option("--trust", metavar="DIR", help="Trust folder; needed for an artifact not frozen from this storage."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")]
 WeakOption = Annotated[

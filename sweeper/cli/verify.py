@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from studies.errors import UsageError
-from sweeper.cli.options import JsonOption, examples
+from sweeper.cli.options import ApiKeyFileOption, JsonOption, TrustOption, examples, time_of
 from sweeper.cli.output import emit_json, out
-from sweeper.cli.trust import time_of
 
 if TYPE_CHECKING:
     from sweeper.artifact.errors import Refused
@@ -65,14 +64,7 @@ def verify_command(
     artifact: Annotated[
         Path | None, typer.Argument(metavar="ARTIFACT", help="The artifact's folder (NAME.asd).")
     ] = None,
-    trust: Annotated[
-        Path | None,
-        typer.Option(
-            "--trust",
-            metavar="DIR",
-            help="Trust folder. Default: /etc/asd-sweep/trust.d, else ~/.config/asd-sweep/trust.d.",
-        ),
-    ] = None,
+    trust: TrustOption = None,
     target: Annotated[
         Path | None, typer.Option("--target", metavar="DIR", help="Compare with this target model's folder.")
     ] = None,
@@ -82,9 +74,7 @@ def verify_command(
     server: Annotated[
         str | None, typer.Option("--server", metavar="URL", help="Compare with what this running server says it runs.")
     ] = None,
-    api_key_file: Annotated[
-        Path | None, typer.Option("--api-key-file", metavar="FILE", help="File with the server's API key.")
-    ] = None,
+    api_key_file: ApiKeyFileOption = None,
     at: Annotated[
         str | None, typer.Option("--at", metavar="TIME", help="Verify as of a day or time in UTC. Default: now.")
     ] = None,
@@ -116,7 +106,7 @@ def verify_command(
     if not artifact.exists():
         raise UsageError(f"there is no {artifact}; expected the folder that asd-sweep freeze wrote (NAME.asd)")
     moment = _moment(at)
-    from sweeper.freeze.trust_edit import trust_for
+    from sweeper.freeze.trust_folder import trust_for
 
     folder = trust_for(artifact, trust)
     verdict = _verify(artifact, folder, at=moment, require_audit=require_audit)

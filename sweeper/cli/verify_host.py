@@ -5,26 +5,20 @@ Loads no model: a folder shows its weights, its chat template and, when the toke
 
 import json
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from studies.errors import AsdSweepError, UsageError
+from studies.errors import UsageError
 from sweeper.artifact.errors import CODES, Explanation, one_line
 from sweeper.artifact.fields import HEX64
 from sweeper.serving.refusals import SERVING_CODES
 
 if TYPE_CHECKING:
     from sweeper.artifact.policy import Trust
+    from sweeper.watch.server import Server
 
-STATUS = "/v1/asd/status"
-TIMEOUT_SECONDS = 10
-MAX_STATUS_BYTES = 1 << 20
-MAX_KEY_BYTES = 4096
 LOOSER = ("strict", "canary", "enforce")
 """Modes of a server, the tightest first."""
 
@@ -127,12 +121,14 @@ def _texts_of(folder: Path) -> dict[str, str]:
 
 def compare_server(url: str, *, api_key_file: Path | None, artifact_id: str, trust: "Trust") -> list[Compared]:
     """Ask a running server which artifact it runs, in which mode, under which policy. Raises UsageError."""
-    base, key = _address(url), _api_key(api_key_file)
+    from sweeper.watch.server import Server, ServerError, read_api_key
+
+    server = Server(url, api_key=None if api_key_file is None else read_api_key(api_key_file))
     try:
-        status = _status(base + STATUS, key)
+        status = _status(server)
         running, mode, wanted = _text(status, "artifact"), _text(status, "mode"), _text(status, "wanted_mode")
         reason, policy = _text(status, "reason"), _text(status, "policy_sha256")
-    except _StatusError as error:
+    except ServerError as error:
         return [Compared("server", False, one_line(f"server-unreachable: {error}"), "server-unreachable")]
     if running != artifact_id:
         what = f"artifact {running}" if HEX64.fullmatch(running) else f"no artifact, reason: {reason or 'none'}"
@@ -152,53 +148,16 @@ def compare_server(url: str, *, api_key_file: Path | None, artifact_id: str, tru
     return answers
 
 
-class _StatusError(AsdSweepError):
-    """The server's status cannot be had."""
+def _status(server: "Server") -> dict[str, Any]:
+    """What the server says of itself. Raises ServerError."""
+    from sweeper.watch.server import STATUS, ServerError, cause_of
 
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """An API key goes to the server it was given for, and nowhere else."""
-
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
-
-
-def _address(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise UsageError("--server must be an address such as http://localhost:8000 (http or https)")
-    if "@" in parts.netloc:
-        raise UsageError("--server must not hold a user name or password; use --api-key-file")
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
-
-
-def _api_key(file: Path | None) -> str | None:
-    if file is None:
-        return None
     try:
-        with file.open("rb") as stream:
-            line = stream.read(MAX_KEY_BYTES).split(b"\n", 1)[0].strip()
-    except OSError as error:
-        raise UsageError(f"--api-key-file {file} cannot be read: {error.strerror}") from error
-    if not line.isascii() or not line.decode("ascii").isprintable() or not line:
-        raise UsageError(f"--api-key-file {file} must hold a key on its first line, in printable ASCII")
-    return line.decode("ascii")
-
-
-def _status(url: str, api_key: str | None) -> dict[str, Any]:
-    request = urllib.request.Request(url)
-    if api_key is not None:
-        request.add_unredirected_header("Authorization", f"Bearer {api_key}")
-    try:
-        with urllib.request.build_opener(_NoRedirects).open(request, timeout=TIMEOUT_SECONDS) as response:
-            status = json.loads(response.read(MAX_STATUS_BYTES))
-    except urllib.error.HTTPError as error:
-        advice = {401: ", give its key with --api-key-file", 404: ", does it run the plugin asd_serving?"}
-        raise _StatusError(f"{url} answered {error.code}{advice.get(error.code, '')}") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise _StatusError(f"{url}: {getattr(error, 'reason', error)}") from error
+        status = json.loads(server.fetch(STATUS))
+    except (ValueError, RecursionError) as error:
+        raise ServerError(f"{STATUS}: {cause_of(error)}") from error
     if not isinstance(status, dict):
-        raise _StatusError(f"{url} answered something other than a status")
+        raise ServerError(f"{STATUS} answered something other than a status")
     return status
 
 

@@ -8,12 +8,9 @@ from typing import Annotated
 import typer
 
 from studies.errors import UsageError
-from sweeper.cli.export import trust_for
-from sweeper.cli.options import JsonOption, examples
+from sweeper.cli.options import ApiKeyFileOption, JsonOption, TrustOption, examples
 from sweeper.cli.output import emit_json, emit_json_line, err, out
 from sweeper.cli.refusals import refusals_as_errors
-
-MAX_KEY_BYTES = 4096
 
 
 def register(app: typer.Typer) -> None:
@@ -33,17 +30,8 @@ def register(app: typer.Typer) -> None:
 def watch_command(
     artifact: Annotated[Path, typer.Option("--artifact", metavar="DIR", help="The artifact's folder (NAME.asd).")],
     server: Annotated[str, typer.Option("--server", metavar="URL", help="The server, as http://localhost:8000.")],
-    trust: Annotated[
-        Path | None,
-        typer.Option(
-            "--trust",
-            metavar="DIR",
-            help="Trust folder. Default: /etc/asd-sweep/trust.d, else ~/.config/asd-sweep/trust.d.",
-        ),
-    ] = None,
-    api_key_file: Annotated[
-        Path | None, typer.Option("--api-key-file", metavar="FILE", help="File with the server's API key.")
-    ] = None,
+    trust: TrustOption = None,
+    api_key_file: ApiKeyFileOption = None,
     interval: Annotated[
         str, typer.Option("--interval", metavar="TIME", help="Length of a window: 30s, 5m, 1h.")
     ] = "30s",
@@ -61,20 +49,22 @@ def watch_command(
 
     Runs until interrupted, unless one of --once and --count is given.
     """
+    from sweeper.artifact.policy import load_trust
     from sweeper.artifact.statements import moment
     from sweeper.artifact.verify import read_artifact, verify
+    from sweeper.freeze.trust_folder import trust_for
     from sweeper.watch.envelope import envelope_of
     from sweeper.watch.judge import Watched
     from sweeper.watch.lines import line
     from sweeper.watch.loop import parse_duration, watch
-    from sweeper.watch.scrape import Server
+    from sweeper.watch.server import Server, read_api_key
 
     if once and count not in (None, 1):
         raise UsageError(f"--once ends after one window and --count after {count}; give one of them")
     seconds = parse_duration(interval)
-    asked = Server(server, api_key=None if api_key_file is None else _api_key(api_key_file))
+    asked = Server(server, api_key=None if api_key_file is None else read_api_key(api_key_file))
     with refusals_as_errors():
-        verified = verify(read_artifact(artifact), trust_for(artifact, trust), at=datetime.now(UTC))
+        verified = verify(read_artifact(artifact), load_trust(trust_for(artifact, trust)), at=datetime.now(UTC))
     frozen = verified.frozen
     envelope = envelope_of(frozen.evidence, budget=frozen.controls.budget, gate=frozen.controls.gate)
     watched = Watched(verified.id, moment(frozen.not_after), envelope)
@@ -99,16 +89,3 @@ def watch_command(
             emit_json_line(event.to_json())
     if outside:
         raise typer.Exit(1)
-
-
-def _api_key(file: Path) -> str:
-    """The first line of a key file. Raises UsageError without saying what is in it."""
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_KEY_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"--api-key-file {file} cannot be read: {error.strerror}") from error
-    key = data.split(b"\n", 1)[0].strip()
-    if not key or len(data) > MAX_KEY_BYTES or not key.isascii() or not key.decode("ascii").isprintable():
-        raise UsageError(f"--api-key-file {file} must hold a key on its first line, in printable ASCII")
-    return key.decode("ascii")

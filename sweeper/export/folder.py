@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from storage.durable import write_new
 from studies.errors import AsdSweepError, UsageError
 from sweeper.export.texts import File, json_file
 
@@ -128,12 +129,7 @@ def _recorded(out: Path) -> dict[str, str] | None:
 
 
 def _write_file(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(text.encode("ascii"))
-        stream.flush()
-        os.fsync(stream.fileno())
-    path.chmod(0o644)
+    write_new(path, text.encode("ascii"))
     if path.read_bytes() != text.encode("ascii"):
         raise ExportError(f"{_shown(path)} does not read back as it was written")
 

@@ -9,9 +9,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from storage.durable import sync_folder, write_new
 from studies.errors import AsdSweepError, FreezeRefusedError, UsageError
 
-FOLDER_MODE, FILE_MODE = 0o755, 0o644
+FOLDER_MODE = 0o755
 
 
 def check_free(folder: Path) -> None:
@@ -33,11 +34,11 @@ def make_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         for name, content in files.items():
-            _write(aside / name, content)
+            write_new(aside / name, content)
         aside.chmod(FOLDER_MODE)
-        _sync(aside)
+        sync_folder(aside)
         aside.rename(folder)  # takes the place of an empty folder, and of nothing else
-        _sync(folder.parent)
+        sync_folder(folder.parent)
     except OSError as error:
         raise AsdSweepError(f"{folder} cannot be written: {error.strerror or error}") from error
     finally:
@@ -52,28 +53,12 @@ def add_file(path: Path, content: bytes) -> None:
     """
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _write(aside, content)
+        write_new(aside, content)
         os.link(aside, path)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except FileExistsError as error:
         raise FreezeRefusedError(f"{path} is there already and is never overwritten; move it away first") from error
     except OSError as error:
         raise AsdSweepError(f"{path} cannot be written: {error.strerror or error}") from error
     finally:
         aside.unlink(missing_ok=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        os.fchmod(file.fileno(), FILE_MODE)  # whatever the umask
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePrivateKey, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from storage.durable import write_new
 from studies.errors import AsdSweepError, UsageError
 from sweeper.artifact.errors import Refused
 from sweeper.artifact.keys import Algorithm, PublicKey, public_key
@@ -130,14 +131,12 @@ def generate(
     private_path, public_path = key_paths(name)
     key = Ed25519PrivateKey.generate() if algorithm == "ed25519" else generate_private_key(SECP256R1())
     public = PrivateKey(key).public
-    made: list[Path] = []
+    _write_new(private_path, _private_pem(key, passphrase), PRIVATE_MODE)
     try:
-        _write_new(private_path, _private_pem(key, passphrase), PRIVATE_MODE, made)
-        _write_new(public_path, (f"# {comment}\n".encode() if comment else b"") + public.pem, PUBLIC_MODE, made)
+        _write_new(public_path, (f"# {comment}\n".encode() if comment else b"") + public.pem, PUBLIC_MODE)
     except BaseException:
-        for path in made:
-            with suppress(OSError):
-                path.unlink()
+        with suppress(OSError):
+            private_path.unlink()
         raise
     return KeyPair(private_path, public_path, public)
 
@@ -200,24 +199,14 @@ def _private_pem(key: EllipticCurvePrivateKey | Ed25519PrivateKey, passphrase: S
     return encrypted_pem(der, passphrase.reveal())
 
 
-def _write_new(path: Path, data: bytes, mode: int, made: list[Path]) -> None:
-    """Write a file that does not exist yet, through no link, and note it in ``made``."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    """Write a file that does not exist yet."""
     try:
-        descriptor = os.open(path, flags, mode)
+        write_new(path, data, mode=mode)
     except FileExistsError as error:
         raise Refused("key-exists", f"{path} is there already and is never overwritten; choose another name") from error
     except FileNotFoundError as error:
         raise UsageError(f"there is no folder {path.parent}; make it first (mkdir -m 700)") from error
-    except OSError as error:
-        raise AsdSweepError(f"{path} cannot be written: {error.strerror}") from error
-    made.append(path)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, mode)  # whatever the umask
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
     except OSError as error:
         raise AsdSweepError(f"{path} cannot be written: {error.strerror}") from error
 

@@ -4,125 +4,26 @@ Every change is read back with the code that decides on a serving host. Files ar
 by their owner. Knows nothing of artifacts, and nothing of private keys except to refuse them.
 """
 
-import errno
 import fcntl
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from studies.errors import AsdSweepError, UsageError
-from sweeper.artifact.errors import Refused
 from sweeper.artifact.fields import FINGERPRINT, HEX64, plain
 from sweeper.artifact.files import check_folder, names_in, read_file
-from sweeper.artifact.keys import PublicKey, load_public_key
+from sweeper.artifact.keys import PublicKey
 from sweeper.artifact.policy import POLICY_FILE, KeyRule, Policy, parse_policy
 from sweeper.artifact.policy_file import POLICY_SCHEMA
-
-SYSTEM_FOLDER = Path("/etc/asd-sweep/trust.d")
-USER_FOLDER = Path("~/.config/asd-sweep/trust.d")
-PUBLIC_SUFFIX = ".pub"
+from sweeper.freeze import trust_files
+from sweeper.freeze.trust_folder import PUBLIC_SUFFIX, Contents, TrustedKey, comment_of, contents, public_key_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _BUNDLE = ".sigstore.json"
-_NOT_THERE = (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)
-
-
-@dataclass(frozen=True)
-class TrustedKey:
-    """A public key of a trust folder. comment: the lines above the key, "" without; rule: None when trusted for all."""
-
-    file: str
-    public: PublicKey
-    comment: str
-    revoked: bool
-    rule: KeyRule | None
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What a trust folder holds now; it may lack keys, unlike one that a server accepts."""
-
-    folder: Path
-    policy: Policy
-    keys: tuple[TrustedKey, ...]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Why this folder accepts less than its owner may expect, one sentence each."""
-        signers = {key.public.fingerprint for key in self.keys if not key.revoked}
-        notes = []
-        if not signers:
-            notes.append("no key is trusted: every artifact is refused (asd-sweep trust add KEY)")
-        elif len(signers) < self.policy.threshold:
-            notes.append(
-                f"{self.policy.threshold} signers are asked for and {len(signers)} trusted: nothing is accepted"
-            )
-        if not self.policy.lineages:
-            notes.append("no lineage is listed: every artifact is refused (asd-sweep trust allow LINEAGE)")
-        if not self.policy.require_audit:
-            notes.append("audits are not required: controls may be served on the freeze evidence alone")
-        return tuple(notes)
-
-
-def find_trust(given: Path | None) -> Path:
-    """The trust folder to believe: the one given, else the machine's, else the user's.
-
-    Never the working folder or an artifact's own. Raises UsageError when there is none.
-    """
-    if given is not None:
-        return given.expanduser()
-    for folder in (SYSTEM_FOLDER, USER_FOLDER.expanduser()):
-        if folder.is_dir():
-            return folder
-    raise UsageError(
-        f"no trust folder: neither {SYSTEM_FOLDER} nor {USER_FOLDER} is there; give --trust DIR, "
-        "or make one with: asd-sweep trust add KEY.pub --lineage LINEAGE"
-    )
-
-
-def trust_for(artifact: Path, given: Path | None) -> Path:
-    """The trust folder to judge an artifact by, see ``find_trust``. Raises UsageError when it lies in the artifact."""
-    folder = find_trust(given)
-    if folder.resolve().is_relative_to(artifact.resolve()):
-        raise UsageError(
-            f"the trust folder {folder} lies in the artifact itself; what is trusted must come from elsewhere"
-        )
-    return folder
-
-
-def folder_to_edit(given: Path | None) -> Path:
-    """As ``find_trust``, but the user's folder when there is none yet."""
-    try:
-        return find_trust(given)
-    except UsageError:
-        return USER_FOLDER.expanduser()
-
-
-def contents(folder: Path) -> Contents:
-    """Read a trust folder for people. Raises Refused, and UsageError when it is not there."""
-    if not folder.is_dir():
-        raise UsageError(f"there is no trust folder {folder}; trust add makes one")
-    policy = _policy(folder)
-    keys = []
-    for name in names_in(folder):
-        if name.endswith(PUBLIC_SUFFIX):
-            data = read_file(folder / name, inside=folder)
-            public = _public(data, name)
-            keys.append(
-                TrustedKey(
-                    file=name,
-                    public=public,
-                    comment=_comment(data),
-                    revoked=public.fingerprint in policy.revoked_keys,
-                    rule=policy.keys.get(public.fingerprint),
-                )
-            )
-    return Contents(folder, policy, tuple(keys))
 
 
 def add(
@@ -164,7 +65,7 @@ def add(
         policy = replace(now.policy, keys=rules, lineages=_raised(now.policy.lineages, lineages or {}, lower=False))
         _write_policy(folder, policy)  # first: a key is never trusted for more than its rule says
         for file, data in new.items():
-            _write(folder / file, data)
+            trust_files.write(folder / file, data)
     return contents(folder)
 
 
@@ -172,7 +73,7 @@ def remove(folder: Path, which: str) -> Contents:
     """Trust a key no more: by fingerprint, or by the name of its file. Raises UsageError when it is not there."""
     with _edit(folder) as now:
         key = _find(now, which)
-        _unlink(folder / key.file)
+        trust_files.unlink(folder / key.file)
         rules = {print_: rule for print_, rule in now.policy.keys.items() if print_ != key.public.fingerprint}
         _write_policy(folder, replace(now.policy, keys=rules))
     return contents(folder)
@@ -249,32 +150,14 @@ def _edit(folder: Path, *, new: bool = False) -> Iterator[Contents]:
         os.close(descriptor)
 
 
-def _policy(folder: Path) -> Policy:
-    if not (folder / POLICY_FILE).exists():
-        raise Refused("policy-missing", f"{folder} has no {POLICY_FILE}")
-    return parse_policy(read_file(folder / POLICY_FILE, inside=folder))
-
-
 def _key_of(file: Path) -> tuple[PublicKey, bytes]:
     """The public key in a file, and what to write of it: its comment and the key, nothing else."""
     if not file.exists():
         raise UsageError(f"there is no key file {file}; expected a public key (NAME.pub)")
     data = read_file(file, untrusted_writers=False)
-    public = _public(data, str(file))
-    comment = _comment(data)
+    public = public_key_of(data, str(file))
+    comment = comment_of(data)
     return public, (f"# {comment}\n".encode("ascii") if comment else b"") + public.pem
-
-
-def _public(data: bytes, name: str) -> PublicKey:
-    try:
-        return load_public_key(data)
-    except Refused as refused:
-        raise Refused(refused.code, f"{name}: {refused.message}") from refused
-
-
-def _comment(data: bytes) -> str:
-    lines = [line[1:].strip() for line in data.decode("ascii", "replace").splitlines() if line.startswith("#")]
-    return " ".join(line for line in lines if line)
 
 
 def _find(now: Contents, which: str) -> TrustedKey:
@@ -303,49 +186,4 @@ def _write_policy(folder: Path, policy: Policy) -> None:
         raise AssertionError("a policy reads back as another one")
     file = folder / POLICY_FILE
     if not file.exists() or file.read_bytes() != data:
-        _write(file, data)
-
-
-def _write(file: Path, data: bytes) -> None:
-    """Replace or make a file of mode 0644 in one step.
-
-    It is prepared beside the folder, so that no reader of the folder meets something that vanishes; inside it, in a
-    hidden folder that readers skip, only where that is another file system or not ours to write to.
-    """
-    try:
-        try:
-            _write_from(file.parent.parent, file, data)
-        except OSError as error:
-            if error.errno not in _NOT_THERE:
-                raise
-            _write_from(file.parent, file, data)
-        _sync(file.parent)
-    except OSError as error:
-        raise AsdSweepError(f"{file} cannot be written: {error.strerror}") from error
-
-
-def _write_from(place: Path, file: Path, data: bytes) -> None:
-    with tempfile.TemporaryDirectory(prefix=".asd-trust-", dir=place) as aside:
-        prepared = Path(aside) / file.name
-        with prepared.open("xb") as stream:
-            os.fchmod(stream.fileno(), 0o644)
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        prepared.replace(file)
-
-
-def _unlink(file: Path) -> None:
-    try:
-        file.unlink()
-        _sync(file.parent)
-    except OSError as error:
-        raise AsdSweepError(f"{file} cannot be removed: {error.strerror}") from error
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        trust_files.write(file, data)

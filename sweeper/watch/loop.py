@@ -11,7 +11,8 @@ from typing import Any
 
 from studies.errors import UsageError
 from sweeper.watch.judge import ALARMS, Watched, Window, judge
-from sweeper.watch.scrape import Reading, Server, ServerError
+from sweeper.watch.scrape import Reading, look
+from sweeper.watch.server import Server, ServerError
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -53,7 +54,7 @@ def watch(
     since_start: each window reaches from the server's start to now, so the first needs no waiting. Otherwise a window
     reaches from the look before. Raises ServerError when the very first look fails.
     """
-    last = server.read(clock)
+    last = look(server, clock)
     told = 0
     if since_start:
         yield judge(last, None, watched)
@@ -62,7 +63,7 @@ def watch(
         sleep(interval_seconds)
         told += 1
         try:
-            now: Reading = server.read(clock)
+            now: Reading = look(server, clock)
         except ServerError as error:
             yield Unreachable(clock(), str(error))
             continue

@@ -1,24 +1,18 @@
 """One look at a server: its ASD counters from /metrics, and what /v1/asd/status says.
 
-Reads only; follows no redirect, so that an API key goes nowhere but to the server it was given for.
+Knows nothing of how a server is reached, nor of what its numbers should be.
 """
 
 import json
 import math
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NoReturn
-from urllib.parse import urlsplit
+from typing import NoReturn
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from studies.errors import AsdSweepError, UsageError
-
-TIMEOUT_SECONDS = 10
-MAX_BYTES = 16 * 2**20
+from sweeper.watch.server import STATUS, Server, ServerError, cause_of
 
 REQUESTS = "asd_requests_total"
 ROUNDS = "asd_rounds_total"
@@ -31,10 +25,6 @@ COUNTERS = (REQUESTS, ROUNDS, TOKENS, EXCEPTIONS, REGRET, EXHAUSTED, VERIFY_FAIL
 """The counters that are read; see docs/reference for what each one counts."""
 
 Labels = tuple[tuple[str, str], ...]
-
-
-class ServerError(AsdSweepError):
-    """The server cannot be reached, or does not answer as one with the serving plugin does."""
 
 
 @dataclass(frozen=True)
@@ -84,66 +74,11 @@ class Reading:
     status: Status
 
 
-class Server:
-    """A server's address, and how it is asked."""
-
-    def __init__(self, url: str, *, api_key: str | None = None) -> None:
-        """Raises UsageError for what is no http or https address."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise UsageError("--server must be an address such as http://localhost:8000 (http or https)")
-        if "@" in parts.netloc:
-            raise UsageError("--server must not hold a user name or password; use --api-key-file")
-        if not parts.hostname.isascii() or not parts.path.isascii():
-            raise UsageError("--server must be plain ASCII")
-        self.base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
-        self._api_key = api_key
-        self._opener = urllib.request.build_opener(_NoRedirects)
-
-    def read(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Reading:
-        """One look. Raises ServerError in one line."""
-        status = _status(self._fetch("/v1/asd/status"))
-        counters = _counters(self._fetch("/metrics"))
-        return Reading(clock(), counters, status)
-
-    def _fetch(self, path: str) -> str:
-        url = self.base + path
-        request = urllib.request.Request(url)
-        if self._api_key is not None:
-            request.add_unredirected_header("Authorization", f"Bearer {self._api_key}")
-        try:
-            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as response:
-                data = bytes(response.read(MAX_BYTES + 1))
-        except urllib.error.HTTPError as error:
-            raise ServerError(f"{url} answered {error.code}{_advice(error.code)}") from error
-        except (OSError, ValueError) as error:
-            raise ServerError(f"{self.base} cannot be reached: {_cause(error)}") from error
-        if len(data) > MAX_BYTES:
-            raise ServerError(f"{url} answered more than {MAX_BYTES // 2**20} MiB; is this a vLLM server?")
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise ServerError(f"{url} did not answer in UTF-8; is this a vLLM server?") from error
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse; the answer is then an HTTPError with the redirect's code."""
-
-
-def _advice(code: int) -> str:
-    if code in (401, 403):
-        return "; give the server's key with --api-key-file"
-    if code == 404:
-        return "; is asd_serving named in the server's VLLM_PLUGINS?"
-    if 300 <= code < 400:
-        return "; redirects are not followed, give the final address"
-    return ""
-
-
-def _cause(error: Exception) -> str:
-    reason = getattr(error, "reason", error)
-    return ascii(" ".join(str(reason).split()))[1:-1][:200] or type(error).__name__
+def look(server: Server, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Reading:
+    """One look at a server. Raises ServerError in one line."""
+    status = _status(server.fetch(STATUS))
+    counters = _counters(server.fetch("/metrics"))
+    return Reading(clock(), counters, status)
 
 
 def _counters(text: str) -> Counters:
@@ -182,7 +117,7 @@ def _status(text: str) -> Status:
             not_after=_time(not_after) if not_after else None,
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ServerError(f"/v1/asd/status is not what this version of asd-sweep reads: {_cause(error)}") from error
+        raise ServerError(f"/v1/asd/status is not what this version of asd-sweep reads: {cause_of(error)}") from error
 
 
 def _word(value: object) -> str:

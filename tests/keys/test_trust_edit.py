@@ -16,9 +16,10 @@ from studies.errors import UsageError
 from sweeper.artifact.errors import Refused
 from sweeper.artifact.policy import KeyRule, Policy, load_trust
 from sweeper.artifact.policy_file import POLICY_SCHEMA
-from sweeper.freeze import trust_edit
+from sweeper.freeze import trust_files, trust_folder
 from sweeper.freeze.private_keys import KeyPair
-from sweeper.freeze.trust_edit import add, allow, change_policy, contents, disallow, find_trust, remove, revoke
+from sweeper.freeze.trust_edit import add, allow, change_policy, disallow, remove, revoke
+from sweeper.freeze.trust_folder import contents, find_trust
 
 LINEAGE = "prod/math/tiny"
 ARTIFACT = "ab" * 32
@@ -135,7 +136,7 @@ def test_a_key_is_never_trusted_for_more_than_its_rule(
 ) -> None:
     """Stopped between its two files, an addition has written the rule and not the key."""
     rule = KeyRule("2027-01-01T00:00:00Z", ["audit"])
-    write, seen = trust_edit._write, []
+    write, seen = trust_files.write, []
 
     def stop(file: Path, data: bytes) -> None:
         seen.append(file.name)
@@ -143,7 +144,7 @@ def test_a_key_is_never_trusted_for_more_than_its_rule(
             raise KeyboardInterrupt
         write(file, data)
 
-    monkeypatch.setattr(trust_edit, "_write", stop)
+    monkeypatch.setattr(trust_files, "write", stop)
     with pytest.raises(KeyboardInterrupt):
         add(tmp_path / "trust.d", [pairs["ed25519"].public_path], rule=rule)
     assert seen[-1] == "ed25519.pub"
@@ -329,7 +330,7 @@ def test_a_folder_whose_parent_cannot_help_is_changed_all_the_same(
     trust: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """As where the folder is a mount point, or its parent belongs to somebody else."""
-    prepared, write = [], trust_edit._write_from
+    prepared, write = [], trust_files._write_from
 
     def write_from(place: Path, file: Path, data: bytes) -> None:
         prepared.append(place)
@@ -337,7 +338,7 @@ def test_a_folder_whose_parent_cannot_help_is_changed_all_the_same(
             raise OSError(number, "no")
         write(place, file, data)
 
-    monkeypatch.setattr(trust_edit, "_write_from", write_from)
+    monkeypatch.setattr(trust_files, "_write_from", write_from)
     assert allow(trust, {"prod/b": 1}).policy.lineages == {LINEAGE: 3, "prod/b": 1}
     assert prepared == [trust.parent, trust]
     assert sorted(path.name for path in trust.iterdir()) == ["first.pub", "policy.json"]
@@ -353,7 +354,7 @@ def test_the_machines_folder_goes_before_the_users_and_the_working_folder_never_
     user = home / ".config" / "asd-sweep" / "trust.d"
     for folder in (working / "trust.d", working / ".config" / "asd-sweep" / "trust.d"):
         folder.mkdir(parents=True)
-    monkeypatch.setattr(trust_edit, "SYSTEM_FOLDER", machine)
+    monkeypatch.setattr(trust_folder, "SYSTEM_FOLDER", machine)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("ASD_SWEEP_TRUST", str(working))
     monkeypatch.chdir(working)

@@ -16,7 +16,7 @@ import pytest
 from sweeper.artifact.errors import CODES
 from sweeper.cli.verify_host import ALL_CODES, SERVER_CODES
 from sweeper.engine.weights import weights_sha256
-from sweeper.freeze import trust_edit
+from sweeper.freeze import trust_folder
 from sweeper.serving.refusals import SERVING_CODES
 from sweeper.verifier.identity import chat_template_sha256, sha256_of
 from tests.artifact.making import BOUND, FROZEN, LINEAGE, Signer, ecdsa_signer, policy_bytes, whole_artifact
@@ -182,7 +182,7 @@ def test_an_artifact_does_not_bring_its_own_trust(asd_sweep: Command, deployed: 
 def test_without_trust_the_machines_then_the_users_folder_counts(
     asd_sweep: Command, deployed: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trust_edit, "SYSTEM_FOLDER", tmp_path / "etc")
+    monkeypatch.setattr(trust_folder, "SYSTEM_FOLDER", tmp_path / "etc")
     assert "no trust folder" in asd_sweep.fails("verify", deployed.artifact)[1]
     user = Path("~/.config/asd-sweep/trust.d").expanduser()
     user.parent.mkdir(parents=True)

@@ -14,7 +14,7 @@ from sweeper.artifact.errors import Refused
 from sweeper.artifact.files import names_in, read_file
 from sweeper.artifact.policy import POLICY_FILE, load_trust
 from sweeper.freeze.key_scan import scan
-from sweeper.freeze.trust_edit import PUBLIC_SUFFIX
+from sweeper.freeze.trust_folder import PUBLIC_SUFFIX
 
 CONFIG_MAP = "asd-trust"
 MAX_CONFIG_MAP_BYTES = 1 << 20

@@ -1,4 +1,4 @@
-"""``asd-sweep trust allow|disallow|set``: which artifacts are accepted, and what a server does with them.
+"""``allow``, ``disallow`` and ``set`` of ``asd-sweep trust``: what is accepted, and what a server does with it.
 
 Knows nothing of keys, nor of the policy's format (sweeper/artifact/policy_file.py).
 """

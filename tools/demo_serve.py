@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from demo_server import Answer, ServerDidNotStart, VllmServer, read_environment, stock_arguments
+from demo_server import Answer, VllmServer, read_environment, stock_arguments
+from vllm_process import ServerDidNotStart
 
 ROOT = Path(__file__).resolve().parent.parent
 LINEAGE = "demo/word-problems/embedded"
@@ -278,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         demo.run()
     except (Failed, ServerDidNotStart) as error:
-        print(f"demo_serve: {error}; the servers' logs are in {demo.folder}", file=sys.stderr)
+        print(f"demo_serve: {str(error).splitlines()[0]}; the servers' logs are in {demo.folder}", file=sys.stderr)
         return 1
     print(f"\n{len(demo.shown)} checks held; logs, keys and the artifact are in {demo.folder}")
     return 0

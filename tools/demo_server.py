@@ -5,23 +5,17 @@ Knows nothing of artifacts: it is given arguments and an environment, and speaks
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+from vllm_process import VllmProcess, free_port
 
-START_SECONDS = 300
-STOP_SECONDS = 30
 CALL_SECONDS = 300
 
 CPU = {
@@ -33,15 +27,6 @@ CPU = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 """What a vLLM server on a CPU wants besides the exported environment: a small KV cache, one thread."""
-
-
-class ServerDidNotStart(Exception):
-    """The server ended before it answered; ``log`` holds what it printed."""
-
-    def __init__(self, exit_code: int, log: str) -> None:
-        super().__init__(f"the server ended with exit code {exit_code} before it was ready")
-        self.exit_code = exit_code
-        self.log = log
 
 
 @dataclass(frozen=True)
@@ -61,26 +46,19 @@ class VllmServer:
     """
 
     def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self.log = log
         self._http = httpx.Client(base_url=self.url, timeout=CALL_SECONDS, trust_env=False)
         module = (sys.executable, "-P", "-m", "vllm.entrypoints.openai.api_server")
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                [*module, "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "demo", *arguments],
-                env={**os.environ, **CPU, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = VllmProcess(
+            [*module, "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "demo", *arguments],
+            environment={**os.environ, **CPU, **environment},
+            log=log,
+        )
 
     def __enter__(self) -> VllmServer:
         try:
-            self._wait_until_ready()
+            self._process.wait_until_ready(self._http)
         except BaseException:
             self._end()
             raise
@@ -120,26 +98,9 @@ class VllmServer:
         """A request of an administrator."""
         return self._http.post(path, headers={"X-ASD-Admin-Token": token})
 
-    def _wait_until_ready(self) -> None:
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end:
-            if self._process.poll() is not None:
-                raise ServerDidNotStart(self._process.returncode, self.log.read_text("utf-8", errors="replace"))
-            with contextlib.suppress(httpx.TransportError):
-                if self._http.get("/health", timeout=5).status_code == 200:
-                    return
-            time.sleep(0.5)
-        raise TimeoutError(f"the server was not ready after {START_SECONDS} s; see {self.log}")
-
     def _end(self) -> None:
         self._http.close()
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(STOP_SECONDS)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(STOP_SECONDS)
+        self._process.end()
 
 
 def read_environment(file: Path) -> dict[str, str]:

@@ -28,7 +28,7 @@ class VllmEngine:
     """A warm vLLM engine for one target, drafter and draft length.
 
     cores: CPU cores the engine may use (threads are set to that many; ignored on accelerators).
-    hash_weights: put the digest of the loaded weights into the facts, as freezing needs.
+    identify: say in the facts what the engine is, loaded weights hashed, as freezing needs.
     seed: vLLM's seed; decoding is greedy, so it only fixes what must not vary.
     Raises EngineError (EngineOutOfMemoryError when memory was the cause) when the engine cannot start.
     """
@@ -43,7 +43,7 @@ class VllmEngine:
         gate_unit: GateUnit = "per_position",
         cores: int = 1,
         seed: int = 0,
-        hash_weights: bool = False,
+        identify: bool = False,
     ) -> None:
         self._spec = spec
         self._normalised = gate_unit == "normalised"
@@ -68,8 +68,12 @@ class VllmEngine:
                 "threads": cores,
                 "target": target.identity,
                 "drafter_model": None if drafter is None else drafter.identity,
-                "identity": identity_of_engine(self._llm, spec, target=target, drafter=drafter, weights=hash_weights),
                 "start_seconds": round(time.perf_counter() - started, 3),
+                **(
+                    {"identity": identity_of_engine(self._llm, spec, target=target, drafter=drafter)}
+                    if identify
+                    else {}
+                ),
             },
         )
 

@@ -16,15 +16,14 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def identity_of_engine(
-    llm: Any, spec: EngineSpec, *, target: ResolvedModel, drafter: ResolvedModel | None, weights: bool
+    llm: Any, spec: EngineSpec, *, target: ResolvedModel, drafter: ResolvedModel | None
 ) -> dict[str, str]:
     """The identity of a running ``vllm.LLM``, all its workers taken together. Raises EngineError when they differ.
 
-    weights: hash what is loaded too; an artifact is bound to that, and a search can do without.
     Names of models are the study's, never a folder of this machine; revisions are commits of the hub.
     """
     try:
-        merged = merge_identities(llm.collective_rpc("asd_identity", kwargs={"weights": weights}))
+        merged = merge_identities(llm.collective_rpc("asd_identity"))
     except ValueError as error:
         raise EngineError(f"this engine is not one thing: {error}") from error
     merged.pop("drafter.name", None)

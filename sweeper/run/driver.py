@@ -31,7 +31,7 @@ class Driver:
     """Runs one study to its target on one pool; ``run`` returns when nothing is left or a stop was asked for.
 
     stopping: asked before each new leg; True lets running legs end, keeps them and returns. legs: which legs a draft
-    length and a trial need. hash_weights: what the engines load is to be on record, as freezing needs.
+    length and a trial need. identify: the engines are to say what they are, as freezing needs.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Driver:
         model_cache: str,
         stopping: Callable[[], bool] = lambda: False,
         legs: LegPlan = WHOLE_TRIALS,
-        hash_weights: bool = False,
+        identify: bool = False,
     ) -> None:
         self._prepared = prepared
         self._spec = prepared.spec
@@ -56,7 +56,7 @@ class Driver:
         self._model_cache = model_cache
         self._stopping = stopping
         self._legs = legs
-        self._hash_weights = hash_weights
+        self._identify = identify
         self._shared: dict[int, list[LegRecord]] = {}
         self._tracks = {f"w{i}": Track(f"w{i}", i) for i in range(pool.size)}
         self._orphans: list[TrialInHand] = []
@@ -163,7 +163,7 @@ class Driver:
                 cores=cores,
                 accelerators=accelerators,
                 seed=self._spec.sampler.seed,
-                hash_weights=self._hash_weights,
+                identify=self._identify,
             )
         )
 

@@ -107,7 +107,7 @@ def measure_on_slice(
             _Quieter(progress, slice_name),
             store,
             legs=LEGS[slice_name],
-            hash_weights=True,
+            identify=True,
         )
     if not finished:
         raise StoppedBySignalError(exit_code)

@@ -138,7 +138,7 @@ def drive(
     store: RunStore,
     *,
     legs: LegPlan = WHOLE_TRIALS,
-    hash_weights: bool = False,
+    identify: bool = False,
 ) -> tuple[bool, int]:
     """Run the driver on the pool the study asks for: (nothing is left, exit code of the signal that stopped it or 0).
 
@@ -155,7 +155,7 @@ def drive(
                 model_cache=str(settings.cache_folder),
                 stopping=lambda: bool(stop),
                 legs=legs,
-                hash_weights=hash_weights,
+                identify=identify,
             )
             return driver.run(), stop.exit_code
     finally:

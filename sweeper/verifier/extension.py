@@ -57,9 +57,9 @@ class AsdWorkerExtension:
         """What is installed in this worker, for the record and for refusing what is not supported."""
         return describe(self.model_runner)
 
-    def asd_identity(self, weights: bool = True) -> dict[str, str]:
+    def asd_identity(self) -> dict[str, str]:
         """What this worker has loaded and runs, by the names of ``identity``; for all ranks: ``merge_identities``.
 
-        weights: hash the loaded ones too, which takes about 1.5 s a GiB.
+        Hashing the weights takes about 1.5 s a GiB.
         """
-        return identity_of(self, weights=weights)
+        return identity_of(self)

@@ -41,8 +41,8 @@ _NOT_SETTINGS = frozenset(
 )
 
 
-def identity_of(worker: Any, *, weights: bool = True) -> dict[str, str]:
-    """Everything this worker (vLLM's ``Worker``) knows of itself; weights: the hash of the loaded ones included.
+def identity_of(worker: Any) -> dict[str, str]:
+    """Everything this worker (vLLM's ``Worker``) knows of itself; hash of the loaded weights included.
 
     ``worker.rank`` says which part of the layout it is; ``merge_identities`` uses it up. Hashing takes its time, see
     ``loaded_weights``.
@@ -52,8 +52,7 @@ def identity_of(worker: Any, *, weights: bool = True) -> dict[str, str]:
     for part in (_target, _tokenizer, _drafter, _engine, _layout, _machine, _plugin):
         table.update(part(config))
     table["engine.runner"] = _runner(worker)
-    if weights:
-        table.update(_loaded(worker))
+    table.update(_loaded(worker))
     return {name: text for name, text in sorted(table.items()) if text}
 
 

@@ -108,7 +108,7 @@ def build_engine(order: WorkerOrder) -> Engine:
             gate_unit=order.gate_unit,
             cores=cores,
             seed=order.seed,
-            hash_weights=order.hash_weights,
+            identify=order.identify,
         )
     except ImportError as error:
         raise EngineError(f"vLLM cannot be imported ({error}); run make setup, then asd-sweep doctor") from error

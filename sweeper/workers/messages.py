@@ -18,7 +18,7 @@ class WorkerOrder:
 
     slices: prompts by slice name. exemplars: worked problems put before each question.
     cores: CPU cores to bind to, empty on accelerators. model_cache: folder of fetched models.
-    hash_weights: the engine's facts are to hold a digest of the loaded weights.
+    identify: the engine's facts are to say what it is (``identity``), as freezing needs.
     """
 
     worker: str
@@ -32,7 +32,7 @@ class WorkerOrder:
     cores: tuple[int, ...] = ()
     accelerators: int = 0
     seed: int = 0
-    hash_weights: bool = False
+    identify: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from storage.database import open_database
+from storage.engines import list_engine_starts
 from studies.spec import StudySpec
 from sweeper.artifact.policy import Policy, make_trust
 from sweeper.artifact.policy_file import POLICY_SCHEMA
@@ -21,7 +23,7 @@ LINEAGE = "test/word-problems/embedded"
 STUDY: dict[str, Any] = {
     "name": "lean",
     "engine": {"max_num_seqs": 4, "max_model_len": 512},
-    "space": {"budget": [8], "gate": [1], "block_cap": [2], "draft_length": [4]},
+    "space": {"budget": [8], "gate": [0.25], "block_cap": [2], "draft_length": [4]},
     "data": {"slices": {"fixed_work": 2, "quality": 2, "confirm": 5, "holdout": 4}},
     "protocol": {
         "clock": "cpu",
@@ -93,3 +95,9 @@ def test_no_path_of_this_machine_is_in_it(sweep: Sweep, artifact: VerifiedArtifa
 def test_prompts_are_counted_in_tokens_of_the_model(artifact: VerifiedArtifact) -> None:
     assert 100 < artifact.frozen.workload.max_prompt_tokens < 512
     assert artifact.frozen.workload.max_new_tokens == 16
+
+
+def test_only_the_engines_that_confirm_take_the_time_to_say_what_they_are(sweep: Sweep) -> None:
+    with open_database(sweep.url, create=False, read_only=True) as database:
+        starts = list_engine_starts(database, "lean")
+    assert ["identity" in start.facts for start in starts] == [False, True, True]

@@ -3,14 +3,10 @@
 The client speaks HTTP only: completions (whole or streamed), and the verifier's methods through /collective_rpc.
 """
 
-import contextlib
 import json
 import os
 import re
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from vllm_process import VllmProcess, free_port
 
 from studies.spec_engine import EngineSpec
 from sweeper.engine.models import resolve_model
@@ -31,7 +28,6 @@ from sweeper.engine.vllm_environment import variables
 ROOT = Path(__file__).resolve().parents[2]
 EXTENSION = "sweeper.verifier.extension.AsdWorkerExtension"
 REQUEST_ID_SUFFIX = 9  # a dash and eight hex digits, which vLLM puts behind a request's id
-START_SECONDS = 300
 CALL_SECONDS = 300
 SETTLE_SECONDS = 30
 SPECULATIVE = {
@@ -112,12 +108,9 @@ class Server:
         dtype: str = "float32",
         options: Sequence[str] = (),
     ) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._folder = Path(tempfile.mkdtemp(prefix="asd-online-"))
-        self._log = (self._folder / "server.log").open("wb")
         command = [
             *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
             *("--host", "127.0.0.1", "--port", str(port), "--model", str(model), "--served-model-name", "m"),
@@ -128,14 +121,11 @@ class Server:
         ]
         ours = {**variables(EngineSpec(), cores=1), "VLLM_USE_V2_MODEL_RUNNER": "0"}
         del ours["VLLM_ENABLE_V1_MULTIPROCESSING"]  # the async engine has its core in a process of its own
-        self._process = subprocess.Popen(
+        self._process = VllmProcess(
             command,
-            cwd=ROOT,
-            env={**os.environ, **ours, "VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            environment={**os.environ, **ours, "VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": str(ROOT)},
+            log=self._folder / "server.log",
+            folder=ROOT,
         )
         limits = httpx.Limits(max_connections=64, max_keepalive_connections=64)
         self._http = httpx.Client(base_url=self.url, timeout=CALL_SECONDS, limits=limits, trust_env=False)
@@ -144,7 +134,7 @@ class Server:
 
     def __enter__(self) -> "Server":
         try:
-            self._wait_until_ready()
+            self._process.wait_until_ready(self._http)
         except BaseException:
             self.__exit__()
             raise
@@ -152,35 +142,11 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self._http.close()
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(30)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # whatever is left of its own process group
-        self._process.wait(30)
-        self._log.close()
+        self._process.end()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def log(self) -> str:
-        return (self._folder / "server.log").read_text(encoding="utf-8", errors="replace")
-
-    def _wait_until_ready(self) -> None:
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end:
-            if self._process.poll() is not None:
-                raise RuntimeError(
-                    f"the server ended with exit code {self._process.returncode}:\n{_causes(self.log())}"
-                )
-            try:
-                answer = self._http.get("/health")
-                if answer.status_code == 200:
-                    return
-                raise RuntimeError(f"the engine died, HTTP {answer.status_code}:\n{_causes(self.log())}")
-            except httpx.TransportError:
-                pass
-            time.sleep(0.25)  # between two looks; how long a start takes is not judged
-        raise RuntimeError(f"the server was not ready after {START_SECONDS} s:\n{self.log()[-3000:]}")
+        return self._process.log()
 
     # -- the verifier -------------------------------------------------------------------------------------------
 
@@ -289,12 +255,6 @@ class Server:
         """Every request from a client of its own, all at the same time; answers in the order of the requests."""
         with ThreadPoolExecutor(max_workers=len(requests)) as clients:
             return [f.result() for f in [clients.submit(self.complete, **request) for request in requests]]
-
-
-def _causes(log: str) -> str:
-    """The lines of a server's log that name an error, the root cause first, and the end of the log."""
-    errors = [line for line in log.splitlines() if "Error" in line]
-    return "\n".join([*dict.fromkeys(errors[:10]), "...", log[-1500:]])
 
 
 CONTROL_KEYS = ("asd_budget", "asd_gate", "asd_block_cap")

@@ -1,12 +1,8 @@
 """vLLM's OpenAI-compatible server with the serving plugin, as a process of its own on loopback, and a client for it."""
 
-import contextlib
 import json
 import os
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from vllm_process import VllmProcess, free_port
 
 from studies.spec_engine import EngineSpec
 from sweeper.engine.vllm_environment import variables
 from sweeper.verifier.identity import merge_identities
-from tests.online.server import CALL_SECONDS, ROOT, SPECULATIVE, START_SECONDS
+from tests.online.server import CALL_SECONDS, ROOT, SPECULATIVE
 from tests.serving.artifacts import Shelf
 
 EXTENSION = "sweeper.serving.worker.AsdServingExtension"
@@ -38,15 +35,6 @@ sys.argv[0] = "vllm"
 main()
 """
 SERVE = (sys.executable, "-c", VLLM_COMMAND, "serve")
-
-
-class StartFailedError(RuntimeError):
-    """The server ended before it was ready. code: its exit code; log: all it said."""
-
-    def __init__(self, code: int, log: str) -> None:
-        super().__init__(f"the server ended with exit code {code}:\n{log[-3000:]}")
-        self.code = code
-        self.log = log
 
 
 class ServingServer:
@@ -67,12 +55,9 @@ class ServingServer:
         python_path: Sequence[Path] = (),
         api_processes: int = 1,
     ) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.folder = Path(tempfile.mkdtemp(prefix="asd-serving-"))
-        self._log = (self.folder / "server.log").open("wb")
         command = [
             *((sys.executable, "-m", "vllm.entrypoints.openai.api_server") if api_processes == 1 else SERVE),
             *("--host", "127.0.0.1", "--port", str(port), "--model", str(model), "--served-model-name", "m"),
@@ -91,14 +76,11 @@ class ServingServer:
         ours["VLLM_SERVER_DEV_MODE"] = "1"
         ours |= environment or {}
         variables_here = {**os.environ, **ours}
-        self.process = subprocess.Popen(
+        self._process = VllmProcess(
             [*command, *options],
-            cwd=ROOT,
-            env={name: value for name, value in variables_here.items() if value is not None},
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            environment={name: value for name, value in variables_here.items() if value is not None},
+            log=self.folder / "server.log",
+            folder=ROOT,
         )
         self.http = httpx.Client(
             base_url=self.url,
@@ -125,7 +107,7 @@ class ServingServer:
 
     def __enter__(self) -> "ServingServer":
         try:
-            self._wait_until_ready()
+            self._process.wait_until_ready(self.http)
         except BaseException:
             self.__exit__()
             raise
@@ -133,29 +115,16 @@ class ServingServer:
 
     def __exit__(self, *_: object) -> None:
         self.http.close()
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(30)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # whatever is left of its own process group
-        self.process.wait(30)
-        self._log.close()
+        self._process.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self) -> str:
-        return (self.folder / "server.log").read_text(encoding="utf-8", errors="replace")
+        return self._process.log()
 
-    def _wait_until_ready(self) -> None:
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise StartFailedError(self.process.returncode, self.log())
-            with contextlib.suppress(httpx.TransportError):
-                if self.http.get("/health").status_code == 200:
-                    return
-            time.sleep(0.25)  # between two looks; how long a start takes is not judged
-        raise RuntimeError(f"the server was not ready after {START_SECONDS} s:\n{self.log()[-3000:]}")
+    @property
+    def pid(self) -> int:
+        """Of the server's first process."""
+        return self._process.process.pid
 
     # -- the plugin ---------------------------------------------------------------------------------------------
 

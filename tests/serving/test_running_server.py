@@ -477,7 +477,7 @@ def test_a_worker_takes_nothing_into_use_that_it_did_not_stage_or_that_is_not_wh
 
 @pytest.mark.attack(50)
 def test_a_hangup_signal_changes_nothing(enforcing: Live, prompts: list[str]) -> None:
-    main = psutil.Process(enforcing.server.process.pid)
+    main = psutil.Process(enforcing.server.pid)
     processes = [main, *main.children(recursive=True)]
     ours = [p for p in processes if "python" in p.name().lower() or "vllm" in p.name().lower()]
     assert len(ours) >= 2, [p.name() for p in processes]

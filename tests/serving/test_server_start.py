@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from vllm_process import ServerDidNotStart
 
 from sweeper.engine.weights import weights_sha256
 from tests.serving.artifacts import Shelf, frozen_for
-from tests.serving.server import PLUGINS, ServingServer, StartFailedError
+from tests.serving.server import PLUGINS, ServingServer
 
 pytestmark = pytest.mark.engine
 
@@ -37,9 +38,9 @@ def known_before_the_start(model: Path) -> dict[str, str]:
 def test_a_tampered_artifact_keeps_the_server_from_starting(shelf: Shelf, model: Path) -> None:
     shelf.write(frozen_for(known_before_the_start(model)))
     shelf.tamper()
-    with pytest.raises(StartFailedError) as failed, ServingServer(model, shelf):
+    with pytest.raises(ServerDidNotStart) as failed, ServingServer(model, shelf):
         pass
-    assert failed.value.code == 1
+    assert failed.value.exit_code == 1
     assert "the server does not start: no-trusted-signature:" in failed.value.log
 
 

@@ -65,7 +65,7 @@ def describe(error: BaseException) -> Failure:
     if isinstance(error, typer.Abort):
         return Failure(kind, "aborted", 1, "aborted")
     if isinstance(error, typer.TyperException):
-        sentence = " ".join(error.format_message().split()).rstrip(".")
+        sentence = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")  # pydantic's words
         if not sentence:  # no arguments were given, and the help has been printed
             return Failure(kind, "", error.exit_code, "")
         context = getattr(error, "ctx", None)

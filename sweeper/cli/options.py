@@ -23,7 +23,18 @@ TrustOption = Annotated[
         help="Trust folder. Default: /etc/asd-sweep/trust.d, else ~/.config/asd-sweep/trust.d.",
     ),
 ]
-ArtifactArgument = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="The artifact's folder (NAME.asd).")]
+
+
+def artifact_folder(folder: Path | None) -> Path | None:
+    """The folder, if there is one of that name. Raises UsageError."""
+    if folder is not None and not folder.exists():
+        raise UsageError(f"there is no {folder}; expected the folder that asd-sweep freeze wrote (NAME.asd)")
+    return folder
+
+
+ArtifactArgument = Annotated[
+    Path, typer.Argument(metavar="ARTIFACT", help="The artifact's folder (NAME.asd).", callback=artifact_folder)
+]
 ApiKeyFileOption = Annotated[
     Path | None, typer.Option("--api-key-file", metavar="FILE", help="File with the server's API key.")
 ]

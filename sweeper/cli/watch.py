@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from studies.errors import UsageError
-from sweeper.cli.options import ApiKeyFileOption, JsonOption, TrustOption, examples
+from sweeper.cli.options import ApiKeyFileOption, JsonOption, TrustOption, artifact_folder, examples
 from sweeper.cli.output import emit_json, emit_json_line, err, out
 from sweeper.cli.refusals import refusals_as_errors
 
@@ -28,7 +28,10 @@ def register(app: typer.Typer) -> None:
 
 
 def watch_command(
-    artifact: Annotated[Path, typer.Option("--artifact", metavar="DIR", help="The artifact's folder (NAME.asd).")],
+    artifact: Annotated[
+        Path,
+        typer.Option("--artifact", metavar="DIR", help="The artifact's folder (NAME.asd).", callback=artifact_folder),
+    ],
     server: Annotated[str, typer.Option("--server", metavar="URL", help="The server, as http://localhost:8000.")],
     trust: TrustOption = None,
     api_key_file: ApiKeyFileOption = None,

@@ -59,3 +59,28 @@ def test_closed_standard_streams_do_not_change_the_exit_code(closed: str) -> Non
     for arguments, code in (("studies validate quickstart --json", 0), ("studies validate nope", 2)):
         command = f'"{sys.executable}" -P -m sweeper.cli.app {arguments} {closed}'
         assert subprocess.run(command, shell=True, env=environment, timeout=120, check=False).returncode == code
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["audit", "nowhere.asd", "--study", "quickstart"],
+        ["resign", "nowhere.asd"],
+        ["export", "nowhere.asd", "--to", "vllm", "--out", "out"],
+        ["watch", "--artifact", "nowhere.asd", "--server", "http://localhost:8000", "--once"],
+        ["verify", "nowhere.asd"],
+    ],
+)
+def test_an_artifact_that_is_not_there_is_the_same_usage_error_everywhere(
+    command: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert failures.run(app, command) == 2
+    assert "there is no nowhere.asd; expected the folder that asd-sweep freeze wrote" in capfd.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_a_value_that_is_not_offered_is_told_in_our_words(capfd: pytest.CaptureFixture[str]) -> None:
+    assert failures.run(app, ["keys", "generate", "--alg", "rsa"]) == 2
+    said = capfd.readouterr().err
+    assert "'rsa' is not one of 'ecdsa-p256', 'ed25519'" in said
+    assert "Value error" not in said

@@ -6,7 +6,7 @@ import typer
 
 from studies.errors import UsageError
 from sweeper.cli.keys import PassphraseFdOption, PassphraseFileOption, open_key, warn
-from sweeper.cli.options import ArtifactArgument, JsonOption, StorageOption, examples
+from sweeper.cli.options import ArtifactArgument, JsonOption, StorageOption, examples, require_artifact
 from sweeper.cli.output import emit_json, json_only_stdout, out
 from sweeper.cli.refusals import refusals_as_errors
 from sweeper.cli.signing import (
@@ -73,6 +73,7 @@ def audit_command(
     from sweeper.freeze.audit import AuditOrder, artifact_to_audit, audit, plan_audit
     from sweeper.freeze.expiry import expiry
 
+    require_artifact(folder)
     settings = Settings.from_environment(storage=storage)
     now = datetime.now(UTC)
     order = AuditOrder(folder, None if expires is None else expiry(expires, now=now), accept_weak)

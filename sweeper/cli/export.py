@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from studies.errors import UsageError
-from sweeper.cli.options import ArtifactArgument, JsonOption, TrustOption, examples
+from sweeper.cli.options import ArtifactArgument, JsonOption, TrustOption, examples, require_artifact
 from sweeper.cli.output import emit_json, err, out
 from sweeper.cli.refusals import refusals_as_errors
 
@@ -71,6 +71,7 @@ def export_command(
     from sweeper.export.targets import TARGETS, export
     from sweeper.freeze.trust_folder import trust_for
 
+    require_artifact(artifact)
     if target not in TARGETS:
         raise UsageError(f"--to must be one of {', '.join(NAMES)}, got {ascii(target)[:100]}")
     options = ExportOptions(

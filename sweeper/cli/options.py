@@ -25,16 +25,13 @@ TrustOption = Annotated[
 ]
 
 
-def artifact_folder(folder: Path | None) -> Path | None:
-    """The folder, if there is one of that name. Raises UsageError."""
-    if folder is not None and not folder.exists():
+def require_artifact(folder: Path) -> None:
+    """Raise UsageError unless there is a folder of that name. Whether it holds an artifact is for its reader to say."""
+    if not folder.exists():
         raise UsageError(f"there is no {folder}; expected the folder that asd-sweep freeze wrote (NAME.asd)")
-    return folder
 
 
-ArtifactArgument = Annotated[
-    Path, typer.Argument(metavar="ARTIFACT", help="The artifact's folder (NAME.asd).", callback=artifact_folder)
-]
+ArtifactArgument = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="The artifact's folder (NAME.asd).")]
 ApiKeyFileOption = Annotated[
     Path | None, typer.Option("--api-key-file", metavar="FILE", help="File with the server's API key.")
 ]

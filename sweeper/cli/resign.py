@@ -7,7 +7,7 @@ import typer
 
 from studies.errors import UsageError
 from sweeper.cli.keys import KeyOption, PassphraseFdOption, PassphraseFileOption, open_key
-from sweeper.cli.options import ArtifactArgument, JsonOption, examples
+from sweeper.cli.options import ArtifactArgument, JsonOption, examples, require_artifact
 from sweeper.cli.output import emit_json, out
 from sweeper.cli.refusals import refusals_as_errors
 from sweeper.cli.signing import AuthenticityOption, YesOption, agreed, require_terminal, say, show_fields
@@ -52,6 +52,7 @@ def resign_command(
     from sweeper.artifact.policy import load_trust
     from sweeper.freeze.resign import originals, resign
 
+    require_artifact(folder)
     if (trust is None) == (public_key is None):
         raise UsageError("say who is believed to have signed it: give --trust DIR or --public-key FILE")
     require_terminal(yes)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from studies.errors import UsageError
-from sweeper.cli.options import ApiKeyFileOption, JsonOption, TrustOption, artifact_folder, examples, time_of
+from sweeper.cli.options import ApiKeyFileOption, JsonOption, TrustOption, examples, require_artifact, time_of
 from sweeper.cli.output import emit_json, out
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def verify_command(
         raise UsageError("Missing argument 'ARTIFACT': the folder that asd-sweep freeze wrote (NAME.asd)")
     if api_key_file is not None and server is None:
         raise UsageError("--api-key-file is for --server; give both")
-    artifact_folder(artifact)
+    require_artifact(artifact)
     moment = _moment(at)
     from sweeper.freeze.trust_folder import trust_for
 

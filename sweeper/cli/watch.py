@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from studies.errors import UsageError
-from sweeper.cli.options import ApiKeyFileOption, JsonOption, TrustOption, artifact_folder, examples
+from sweeper.cli.options import ApiKeyFileOption, JsonOption, TrustOption, examples, require_artifact
 from sweeper.cli.output import emit_json, emit_json_line, err, out
 from sweeper.cli.refusals import refusals_as_errors
 
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def watch_command(
     artifact: Annotated[
         Path,
-        typer.Option("--artifact", metavar="DIR", help="The artifact's folder (NAME.asd).", callback=artifact_folder),
+        typer.Option("--artifact", metavar="DIR", help="The artifact's folder (NAME.asd)."),
     ],
     server: Annotated[str, typer.Option("--server", metavar="URL", help="The server, as http://localhost:8000.")],
     trust: TrustOption = None,
@@ -62,6 +62,7 @@ def watch_command(
     from sweeper.watch.loop import parse_duration, watch
     from sweeper.watch.server import Server, read_api_key
 
+    require_artifact(artifact)
     if once and count not in (None, 1):
         raise UsageError(f"--once ends after one window and --count after {count}; give one of them")
     seconds = parse_duration(interval)

@@ -65,7 +65,7 @@ def test_closed_standard_streams_do_not_change_the_exit_code(closed: str) -> Non
     "command",
     [
         ["audit", "nowhere.asd", "--study", "quickstart"],
-        ["resign", "nowhere.asd"],
+        ["resign", "nowhere.asd", "--key", "some.key", "--public-key", "some.pub", "--yes"],
         ["export", "nowhere.asd", "--to", "vllm", "--out", "out"],
         ["watch", "--artifact", "nowhere.asd", "--server", "http://localhost:8000", "--once"],
         ["verify", "nowhere.asd"],

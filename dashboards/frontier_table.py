@@ -21,9 +21,9 @@ _LEGEND = (
 
 
 def frontier_table(document: Mapping[str, Any]) -> RenderableType:
-    """Complete cells by falling gain, then who is tied with whom, then the cells left out with their reasons.
+    """Complete cells by falling gain, who is tied with whom, what to take now, then cells that ended early and why.
 
-    document: {"study", "cells"} as ``cells_json`` makes it.
+    document: {"study", "cells"} as ``cells_json`` makes it; "recommendation" and "replay" where they are known.
     """
     cells: Sequence[Mapping[str, Any]] = document["cells"]
     complete = [cell for cell in cells if cell["state"] == "complete"]
@@ -38,7 +38,15 @@ def frontier_table(document: Mapping[str, Any]) -> RenderableType:
     ties = [_tie(cell) for cell in complete if cell["tied_with"]]
     if ties:
         parts.append(Text("Tied with cells on the frontier: " + "; ".join(ties)))
-    left_out = [_left_out(cell) for cell in cells if cell["state"] != "complete"]
+    recommended = document.get("recommendation")
+    if recommended:
+        parts.append(Text(f"Take now: {recommended['sentence']}"))
+    stopped = [_left_out(cell) for cell in cells if cell["state"] == "stopped"]
+    if stopped:
+        parts.append(Text("Stopped early, so that engine time goes to others:\n" + "\n".join(stopped)))
+    if document.get("replay"):
+        parts.append(Text(_replay(document["replay"]), style="dim"))
+    left_out = [_left_out(cell) for cell in cells if cell["state"] not in ("complete", "stopped")]
     if left_out:
         parts.append(Text("Left out:\n" + "\n".join(left_out)))
     return Group(*parts)
@@ -63,7 +71,7 @@ def _is_strict(cell: Mapping[str, Any]) -> bool:
 def _is_about_zero(cell: Mapping[str, Any]) -> bool:
     """Whether the cell's interval holds 0 and is narrow enough, at 5 points each way, to say so."""
     gain = cell["throughput_gain_pct"]
-    if cell["state"] != "complete" or gain["lo"] is None or gain["hi"] is None:
+    if cell["state"] not in ("complete", "stopped") or gain["lo"] is None or gain["hi"] is None:
         return False
     return bool(gain["lo"] <= 0 <= gain["hi"] and gain["hi"] - gain["lo"] <= 2 * _SELF_CHECK_POINTS)
 
@@ -127,4 +135,20 @@ def _tie(cell: Mapping[str, Any]) -> str:
 def _left_out(cell: Mapping[str, Any]) -> str:
     controls = cell["controls"]
     where = f"trial {cell['trial']} ({controls_text(controls)}) K={controls['draft_length']}"
-    return f"  {where} {cell['state']}: {cell['reason'] or 'no reason was recorded'}"
+    gain = cell["throughput_gain_pct"]
+    known = f", gain {plus_minus(gain)}" if cell["state"] == "stopped" and gain["mean"] is not None else ""
+    said = "" if cell["state"] == "stopped" else f" {cell['state']}"
+    return f"  {where}{said}{known}: {cell['reason'] or 'no reason was recorded'}"
+
+
+def _replay(fit: Mapping[str, Any]) -> str:
+    """How well replay of the strict traces told the accepted lengths that were then measured."""
+    if fit["spearman"] is None:
+        return f"Replay: {fit['cells']} measured cells are too few to say how well it ranks."
+    errors = [
+        f"K={one['draft_length']} {100 * one['relative_error']:.0f} %"
+        for one in fit["draft_lengths"]
+        if one["relative_error"] is not None
+    ]
+    off = f"; accepted length off by {', '.join(errors)} (left out one at a time)" if errors else ""
+    return f"Replay: rank correlation {fit['spearman']:.2f} with {fit['cells']} measured cells{off}."

@@ -20,7 +20,7 @@ def plan_table(plan: Mapping[str, Any]) -> RenderableType:
 
     ``plan["memory"]`` may be absent: a simulated engine needs none.
     """
-    said = [Text(_assumption(plan), style="dim")]
+    said = [Text(_racing(plan), style="dim"), Text(_assumption(plan), style="dim")]
     if "memory" in plan:
         said.append(Text(_memory(plan["memory"]), style="dim"))
     return Group(_work(plan), *said, Text(), _provable(plan), Text(_TERMS, style="dim"))
@@ -29,15 +29,27 @@ def plan_table(plan: Mapping[str, Any]) -> RenderableType:
 def _work(plan: Mapping[str, Any]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(f"{counted(plan['cells'], 'cell')}, {counted(plan['draft_lengths'], 'draft length')}")
-    table.add_column("expected", justify="right")
-    table.add_column("at most", justify="right")
-    for purpose, count in plan["legs"].items():
-        table.add_row(f"legs, {purpose.replace('_', ' ')}", str(count), str(plan["legs_at_most"][purpose]))
-    table.add_row("new tokens", f"{plan['tokens']:,}", f"{plan['tokens_at_most']:,}")
-    table.add_row("engine starts", str(plan["engine_starts"]), str(plan["engine_starts_at_most"]))
-    times = [duration(60 * plan[name]) for name in ("engine_minutes", "engine_minutes_at_most")]
-    table.add_row("engine time", *times)
+    for name in ("at least", "expected", "at most"):
+        table.add_column(name, justify="right")
+    for purpose in plan["legs"]:
+        counts = [str(plan[name][purpose]) for name in ("legs_at_least", "legs", "legs_at_most")]
+        table.add_row(f"legs, {purpose.replace('_', ' ')}", *counts)
+    table.add_row("new tokens", *(f"{plan[name]:,}" for name in ("tokens_at_least", "tokens", "tokens_at_most")))
+    starts = str(plan["engine_starts"])
+    table.add_row("engine starts", starts, starts, str(plan["engine_starts_at_most"]))
+    names = ("engine_minutes_at_least", "engine_minutes", "engine_minutes_at_most")
+    table.add_row("engine time", *(duration(60 * plan[name]) for name in names))
     return table
+
+
+def _racing(plan: Mapping[str, Any]) -> str:
+    share = plan["going_on_share"]
+    if share is None:
+        return "Every cell gets the same repeats (planner.racing is false)."
+    return (
+        f"Expected: {100 * share:.0f} % of the cells get all their triplets and an audit, the others are stopped "
+        "before. What replay leaves out makes it less."
+    )
 
 
 def _assumption(plan: Mapping[str, Any]) -> str:

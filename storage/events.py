@@ -1,4 +1,4 @@
-"""What happened on the way that is no measurement: lost workers, repeated legs, rejected triplets.
+"""What happened on the way that is no measurement: lost workers, repeated legs, the orders of passes, decisions.
 
 Knows nothing of what is done about them; they are kept so that they can be counted and shown.
 """
@@ -21,6 +21,10 @@ class EventKind(StrEnum):
     WORKER_LOST = "worker_lost"
     LEG_RETRIED = "leg_retried"
     TRIPLET_REJECTED = "triplet_rejected"
+    DECISION = "decision"
+    BRACKET = "bracket"
+    LEFT = "left"
+    STOP = "stop"
     OUT_OF_MEMORY = "out_of_memory"
 
 

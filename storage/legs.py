@@ -5,6 +5,7 @@ Knows nothing of which legs a trial needs. A leg is a file (its payload) and the
 
 import enum
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,11 +49,25 @@ class LegJournal:
 
         Raises StorageError when the key is taken (the kept leg stays as it is) or when writing fails.
         """
-        if self.has(leg_key):
-            raise StorageError(self._taken(leg_key))
+        self.record_all([(leg, leg_key)])
+
+    def record_all(self, records: Sequence[tuple[LegRecord, str]]) -> None:
+        """Keep several legs with their keys, all of them or none: the payload files first, then the rows."""
+        for _, leg_key in records:
+            if self.has(leg_key):
+                raise StorageError(self._taken(leg_key))
+        rows = [self._row(leg, leg_key) for leg, leg_key in records]
+        try:
+            with self._database.writing() as connection:
+                connection.execute(insert(legs), rows)
+        except IntegrityError as error:
+            raise StorageError(self._taken(", ".join(leg_key for _, leg_key in records))) from error
+
+    def _row(self, leg: LegRecord, leg_key: str) -> dict[str, Any]:
+        """The row of a leg; its payload is in its file when this returns."""
         summary = to_json_text(leg.summary(), what=f"leg {leg_key}")
         stored = None if leg.payload == LegPayload() else write_payload(self._folder, leg_key, leg.payload)
-        row = {
+        return {
             "study": self._study,
             "leg_key": leg_key,
             "trial": leg.order.trial,
@@ -71,11 +86,6 @@ class LegJournal:
             "recorded_at": self._database.now(),
             "stage": self._stage,
         }
-        try:
-            with self._database.writing() as connection:
-                connection.execute(insert(legs).values(row))
-        except IntegrityError as error:
-            raise StorageError(self._taken(leg_key)) from error
 
     def has(self, leg_key: str) -> bool:
         """True when a leg is kept under ``leg_key``, whatever its stage."""

@@ -33,6 +33,7 @@ class TrialCounts:
     running: int = 0
     failed: int = 0
     infeasible: int = 0
+    stopped: int = 0
     waiting: int = 0
 
 
@@ -53,6 +54,7 @@ class StudyReading:
     legs_done: int
     legs_retried: int
     engine_starts: int
+    engine_starts_of_length: dict[int, int]
     engine_seconds: float
     outcomes: tuple[StoredOutcome, ...]
     last_event: Event | None
@@ -68,7 +70,13 @@ def read_study(database: Database, name: str) -> StudyReading:
         legs_done = _count(connection, select(func.count()).where(legs.c.study == name, legs.c.stage == SEARCH))
         retried = select(func.count()).where(events.c.study == name, events.c.kind == str(EventKind.LEG_RETRIED))
         legs_retried = _count(connection, retried)
-        starts = _count(connection, select(func.count()).where(engine_starts.c.study == name))
+        of_length = (
+            select(engine_starts.c.draft_length, func.count())
+            .where(engine_starts.c.study == name)
+            .group_by(engine_starts.c.draft_length)
+            .order_by(engine_starts.c.draft_length)
+        )
+        starts = {length: int(count) for length, count in connection.execute(of_length).all()}
         engine_seconds = sum(
             connection.scalar(select(func.sum(column)).where(owner == name)) or 0.0
             for column, owner in ((engine_starts.c.seconds, engine_starts.c.study), (legs.c.wall_seconds, legs.c.study))
@@ -84,7 +92,8 @@ def read_study(database: Database, name: str) -> StudyReading:
         trials=trials,
         legs_done=legs_done,
         legs_retried=legs_retried,
-        engine_starts=starts,
+        engine_starts=sum(starts.values()),
+        engine_starts_of_length=starts,
         engine_seconds=engine_seconds,
         outcomes=found,
         last_event=last_event,
@@ -107,6 +116,7 @@ def _trial_counts(connection: Connection, name: str, found: tuple[StoredOutcome,
         complete=states.count("complete"),
         failed=states.count("failed"),
         infeasible=states.count("infeasible"),
+        stopped=states.count("stopped"),
         running=sum(state == "RUNNING" and number not in ended for number, state in open_trials),
         waiting=sum(state == "WAITING" for _, state in open_trials),
     )

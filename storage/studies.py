@@ -16,7 +16,7 @@ from storage.database import Database
 from storage.json_text import to_json_text
 from storage.schema import legs, studies
 from studies.errors import StorageError, StudyMismatchError, StudyNotFoundError
-from studies.spec import StudySpec
+from studies.spec import EQUAL_REPEATS, StudySpec
 
 CREATED = "created"
 RUNNING = "running"
@@ -140,7 +140,8 @@ def _has_legs(connection: Connection, name: str) -> bool:
 def _refuse_another_plan(row: Row[Any], spec: StudySpec, digest: str, slices: dict[str, Any]) -> None:
     way_out = "give another name with --as, or take the setting back"
     if row.plan_digest != digest:
-        differences = list(_differences(json.loads(row.spec), json.loads(spec.model_dump_json())))
+        stored_spec = _with_planner(json.loads(row.spec))
+        differences = list(_differences(stored_spec, json.loads(spec.model_dump_json())))
         shown = "; ".join(differences[:_SHOWN_DIFFERENCES]) or "a default of another asd-sweep version"
         more = len(differences) - _SHOWN_DIFFERENCES
         rest = f"; and {more} more" if more > 0 else ""
@@ -177,10 +178,15 @@ def _advice(name: str, names: list[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
 
 
+def _with_planner(spec: dict[str, Any]) -> dict[str, Any]:
+    """Studies stored before there was a planner section give every cell the same repeats."""
+    return spec if "planner" in spec else {**spec, "planner": EQUAL_REPEATS.model_dump(mode="json")}
+
+
 def _stored(row: Row[Any]) -> StoredStudy:
     values = dict(row._mapping)
     try:
-        values["spec"] = StudySpec.model_validate_json(values["spec"])
+        values["spec"] = StudySpec.model_validate(_with_planner(json.loads(values["spec"])))
     except ValidationError as error:
         raise StorageError(
             f"study {row.name} was made by asd-sweep {row.asd_sweep_version} with settings this version does not know; "

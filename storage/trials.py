@@ -6,7 +6,7 @@ An end is recorded in our own table first and told second. A crash between the t
 a crash before leaves the trial running: it goes on under its number, with the legs it has.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,20 @@ class TrialBook:
                 self._storage.set_trial_state_values(self._id(trial.number), state=TrialState.RUNNING)
             return trial.number, cell
         return None
+
+    def begin_many(self, cells: Sequence[Cell]) -> list[Asked]:
+        """Queue and start the trials of ``cells``, in their order; cells that have a trial already are left out."""
+        self.enqueue(cells)
+        waiting = {}
+        for trial in self._trials(TrialState.WAITING):
+            cell = self._params.decode(trial.params)
+            if cell is not None:
+                waiting[cell.key] = trial.number
+        begun = [(waiting[cell.key], cell) for cell in cells if cell.key in waiting]
+        with optuna_errors(self._database.path), quiet():
+            for number, _ in begun:
+                self._storage.set_trial_state_values(self._id(number), state=TrialState.RUNNING)
+        return begun
 
     def ask_sampler(self, sampler_name: str, *, seed: int, draft_length: int) -> Asked:
         """Start the cell that a sampler proposes for ``draft_length``; a queued trial of any length goes first.

@@ -4,9 +4,9 @@ Knows nothing of what a measurement makes of them, nor of which leg comes next.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 from studies.legs import LegRecord, Purpose, Role
 from studies.spec import ProtocolSpec
@@ -21,7 +21,9 @@ class Triplet:
 
     slots: of its three legs. gain_pct, drift_pct: percent on the study's clock, None where a leg took no time;
     drift is signed, positive when the later strict leg was faster. reason: why it was rejected, None if retained.
-    shares_leg: its first strict leg is the last one of the triplet before it.
+    shares_leg: its first strict leg is the last one of the trial's triplet before it. in_chain: the slots are places in
+    the chain of its engine process, so that triplets of several trials may share a strict leg; False in trials
+    measured before brackets were shared, whose strict legs were their own.
     """
 
     slots: tuple[int, int, int]
@@ -30,6 +32,7 @@ class Triplet:
     drift_pct: float | None
     reason: str | None
     shares_leg: bool
+    in_chain: bool = False
 
     @property
     def retained(self) -> bool:
@@ -66,40 +69,55 @@ def check_fixed_work(leg: LegRecord, expected_tokens: int, expected_prompts: int
 
 
 def fixed_work_of(legs: Iterable[LegRecord]) -> list[LegRecord]:
-    """The timed legs of one trial in the order they were decoded."""
-    return sorted((leg for leg in legs if leg.order.purpose is Purpose.FIXED_WORK), key=lambda leg: leg.order.slot)
+    """The timed strict and asd legs among ``legs``, engine process by engine process, in the order of their slots."""
+    timed = [leg for leg in legs if leg.order.purpose is Purpose.FIXED_WORK and leg.order.role is not Role.TARGET_ONLY]
+    place = {engine: index for index, engine in enumerate(dict.fromkeys(leg.engine_id for leg in timed))}
+    return sorted(timed, key=lambda leg: (place[leg.engine_id], leg.order.slot))
 
 
-def triplets(legs: Iterable[LegRecord], protocol: ProtocolSpec) -> list[Triplet]:
-    """All complete triplets among one trial's legs, in order, each retained or rejected with its reason.
+def triplets(legs: Iterable[LegRecord], protocol: ProtocolSpec, *, shared: Iterable[LegRecord] = ()) -> list[Triplet]:
+    """All complete triplets of one trial, in order, each retained or rejected with its reason.
 
-    A triplet never spans two engine processes. Neighbours within one process share a strict leg.
+    legs: the trial's. shared: legs that belong to no trial; the strict ones of an engine's chain are among them.
+    A triplet is an asd leg of the trial with the strict legs right before and after it in the same engine process.
     """
-    found = []
-    for run in _runs_of_one_engine(fixed_work_of(legs)):
-        end_of_last = -1
-        start = 0
-        while start + 2 < len(run):
-            three = run[start : start + 3]
-            if [leg.order.role for leg in three] == [Role.STRICT, Role.ASD, Role.STRICT]:
-                found.append(_judge(three, protocol, shares_leg=start == end_of_last))
-                start = end_of_last = start + 2
-            else:
-                start += 1
+    return [triplet for triplet, _ in judged_triplets(legs, protocol, shared=shared)]
+
+
+def judged_triplets(
+    legs: Iterable[LegRecord], protocol: ProtocolSpec, *, shared: Iterable[LegRecord] = ()
+) -> list[tuple[Triplet, tuple[LegRecord, LegRecord, LegRecord]]]:
+    """``triplets``, each with its legs."""
+    own = fixed_work_of(legs)
+    strict = {_place(leg): leg for leg in fixed_work_of(shared) if leg.order.role is Role.STRICT}
+    in_chain = set(strict)
+    strict |= {_place(leg): leg for leg in own if leg.order.role is Role.STRICT}
+    found: list[tuple[Triplet, tuple[LegRecord, LegRecord, LegRecord]]] = []
+    last: tuple[str, int] | None = None
+    for asd in own:
+        engine, slot = _place(asd)
+        before, after = strict.get((engine, slot - 1)), strict.get((engine, slot + 1))
+        if asd.order.role is not Role.ASD or before is None or after is None:
+            continue
+        three = (before, asd, after)
+        judged = _judge(three, protocol, shares_leg=last == _place(before), in_chain=_place(after) in in_chain)
+        found.append((judged, three))
+        last = _place(after)
     return found
+
+
+def _place(leg: LegRecord) -> tuple[str, int]:
+    return leg.engine_id, leg.order.slot
 
 
 def shared_pairs(retained: Sequence[Triplet]) -> int:
     """How many neighbours among ``retained`` (in order) have a strict leg in common."""
-    return sum(b.shares_leg and a.slots[2] == b.slots[0] for a, b in pairwise(retained))
+    return sum(b.shares_leg and a.engine_id == b.engine_id and a.slots[2] == b.slots[0] for a, b in pairwise(retained))
 
 
-def _runs_of_one_engine(legs: list[LegRecord]) -> Iterator[list[LegRecord]]:
-    for _, run in groupby(legs, key=lambda leg: leg.engine_id):
-        yield list(run)
-
-
-def _judge(three: list[LegRecord], protocol: ProtocolSpec, *, shares_leg: bool) -> Triplet:
+def _judge(
+    three: tuple[LegRecord, LegRecord, LegRecord], protocol: ProtocolSpec, *, shares_leg: bool, in_chain: bool
+) -> Triplet:
     before, asd, after = three
     speeds = [tokens_per_second([leg], protocol.clock) for leg in three]
     gain = drift = None
@@ -114,10 +132,11 @@ def _judge(three: list[LegRecord], protocol: ProtocolSpec, *, shares_leg: bool) 
         drift_pct=drift,
         reason=_why_not(three, drift, protocol),
         shares_leg=shares_leg,
+        in_chain=in_chain,
     )
 
 
-def _why_not(three: list[LegRecord], drift: float | None, protocol: ProtocolSpec) -> str | None:
+def _why_not(three: tuple[LegRecord, LegRecord, LegRecord], drift: float | None, protocol: ProtocolSpec) -> str | None:
     """The first retention rule that the triplet breaks, in words that do not vary from triplet to triplet."""
     before, asd, after = three
     prompts = [r.prompt_id for r in before.requests]

@@ -17,26 +17,35 @@ from studies.tallies import Tally
 
 @dataclass(frozen=True)
 class CellResult:
-    """One trial's end. measurement: None if the trial failed, and then ``failure`` says why."""
+    """One trial's end.
+
+    measurement: None if nothing was decoded: the trial failed, and then ``failure`` says why, or it was stopped before
+    its first leg, and then ``stopped`` does.
+    """
 
     trial: int
     cell: Cell
     measurement: Measurement | None = None
     failure: str | None = None
+    stopped: str | None = None
 
     @property
     def state(self) -> str:
-        """One of "complete", "infeasible" and "failed"."""
+        """One of "complete", "infeasible", "stopped" and "failed"."""
+        if self.stopped is not None:
+            return "stopped"
         return "failed" if self.measurement is None or self.failure else self.measurement.state
 
     @property
     def reason(self) -> str | None:
-        return self.failure or (self.measurement.reason if self.measurement else None)
+        return self.failure or self.stopped or (self.measurement.reason if self.measurement else None)
 
     @classmethod
     def from_outcome(cls, outcome: StoredOutcome) -> "CellResult":
         """Read back what was stored; the outcome's ``measurement`` must be ``Measurement.to_json()`` or empty."""
         measurement = Measurement.from_json(outcome.measurement) if outcome.measurement else None
+        if outcome.state == "stopped" and measurement is None:
+            return cls(outcome.trial, outcome.cell, stopped=outcome.reason)
         failed = outcome.state == "failed" or measurement is None
         failure = (outcome.reason or "no reason was recorded") if failed else None
         return cls(outcome.trial, outcome.cell, measurement, failure)
@@ -65,13 +74,14 @@ def main_figures(result: CellResult) -> dict[str, Any]:
 
 
 def further_figures(result: CellResult) -> dict[str, Any]:
-    """Everything else that is known, rates beside the counts they come from; only the clock for a failed cell."""
+    """Everything else that is known, rates beside the counts they come from; only the clock where nothing is."""
     measured = result.measurement
     if measured is None:
         return {"clock": None}
     fixed, quality = measured.fixed_work, measured.quality
     return {
         "clock": measured.clock,
+        "gain_noise": measured.gain_noise,
         "tokens_per_second": {role.value: speed for role, speed in measured.tokens_per_second.items()},
         "gain_all_attempts_pct": measured.gain_all_attempts_pct,
         "mean_abs_drift_pct": measured.mean_abs_drift_pct,

@@ -4,18 +4,17 @@ Knows nothing of what will be measured; every duration rests on an assumed speed
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import takewhile
 from typing import Any
 
-from studies.brackets import fixed_work_of, triplets
+from studies.expected_legs import SHARE_THAT_GOES_ON, Case, planned_legs
 from studies.legs import LegRecord, Purpose
-from studies.shared_legs import shared_orders
-from studies.space import cells
-from studies.spec import ProtocolSpec, StudySpec
+from studies.planner import quotas_of
+from studies.spec import StudySpec
 from studies.statistics import prompts_for_margin, smallest_excluded_loss_pp
+
+CASES: tuple[Case, ...] = ("expected", "least", "most")
 
 FLIP_RATES = (0.02, 0.05, 0.08)
 """Shares of prompts whose correctness differs from strict's; unknown before a study, so several are shown."""
@@ -35,9 +34,10 @@ class Provable:
 
 @dataclass(frozen=True)
 class Plan:
-    """A study before it starts. ``*_at_most`` are the figures when every cell uses all its attempts.
+    """A study before it starts: as expected, at least and at most, see ``expected_legs.planned_legs``.
 
-    legs, legs_at_most: by purpose. tokens: new tokens. engine_minutes: all workers' added up, under
+    legs, legs_at_least, legs_at_most: by purpose. tokens: new tokens. going_on_share: of raced cells, how many are
+    expected to get all their triplets; None where every cell does. engine_minutes: all workers' added up, under
     ``assumption``. prompts_for_margin: flip rate -> prompts of the confirm slice that prove ``margin_pp``.
     """
 
@@ -47,11 +47,15 @@ class Plan:
     engine_starts: int
     engine_starts_at_most: int
     legs: dict[Purpose, int]
+    legs_at_least: dict[Purpose, int]
     legs_at_most: dict[Purpose, int]
     tokens: int
+    tokens_at_least: int
     tokens_at_most: int
     engine_minutes: float
+    engine_minutes_at_least: float
     engine_minutes_at_most: float
+    going_on_share: float | None
     assumption: str
     provable: tuple[Provable, ...]
     margin_pp: float
@@ -61,7 +65,7 @@ class Plan:
         """JSON values; flip rates become text keys such as "0.02"."""
         value = asdict(self)
         value["prompts_for_margin"] = {f"{rate:g}": n for rate, n in self.prompts_for_margin.items()}
-        for name in ("legs", "legs_at_most"):
+        for name in ("legs", "legs_at_least", "legs_at_most"):
             value[name] = {purpose.value: count for purpose, count in getattr(self, name).items()}
         value["provable"] = [
             {**asdict(p), "smallest_excluded_loss_pp": {f"{k:g}": v for k, v in p.smallest_excluded_loss_pp.items()}}
@@ -86,11 +90,11 @@ def plan(
     """
     if tokens_per_second <= 0:
         raise ValueError(f"tokens_per_second must be above 0, got {tokens_per_second}")
-    space = cells(spec.space, seed=spec.sampler.seed)
-    count = min(len(space), spec.sampler.trials or len(space))
-    lengths = len({cell.draft_length for cell in space})
-    legs = _legs(spec.protocol, cells_count=count, draft_lengths=lengths, at_most=False, workers=workers)
-    legs_at_most = _legs(spec.protocol, cells_count=count, draft_lengths=lengths, at_most=True, workers=workers)
+    of_length = [count for count in quotas_of(spec).values() if count]
+    lengths = len(of_length)
+    legs, at_least, at_most = (
+        planned_legs(spec.protocol, spec.planner, cells=of_length, workers=workers, case=case) for case in CASES
+    )
     tokens = {purpose: _tokens_of_leg(purpose, spec) for purpose in Purpose}
     seconds = mean_seconds(measured)
     seconds = {purpose: seconds.get(purpose, tokens[purpose] / tokens_per_second) for purpose in Purpose}
@@ -99,17 +103,21 @@ def plan(
         assumption += f"; durations of {len(measured)} measured legs where there are any"
     sizes = spec.data.slices
     return Plan(
-        cells=count,
+        cells=sum(of_length),
         draft_lengths=lengths,
         workers=workers,
         engine_starts=lengths,
         engine_starts_at_most=lengths * workers,
         legs=legs,
-        legs_at_most=legs_at_most,
-        tokens=sum(n * tokens[p] for p, n in legs.items()),
-        tokens_at_most=sum(n * tokens[p] for p, n in legs_at_most.items()),
+        legs_at_least=at_least,
+        legs_at_most=at_most,
+        tokens=_weighed(legs, tokens),
+        tokens_at_least=_weighed(at_least, tokens),
+        tokens_at_most=_weighed(at_most, tokens),
         engine_minutes=(_total(legs, seconds) + lengths * engine_start_seconds) / 60,
-        engine_minutes_at_most=(_total(legs_at_most, seconds) + lengths * workers * engine_start_seconds) / 60,
+        engine_minutes_at_least=(_total(at_least, seconds) + lengths * engine_start_seconds) / 60,
+        engine_minutes_at_most=(_total(at_most, seconds) + lengths * workers * engine_start_seconds) / 60,
+        going_on_share=SHARE_THAT_GOES_ON if spec.planner.racing else None,
         assumption=assumption,
         provable=tuple(
             provable(name, prompts)
@@ -134,26 +142,6 @@ def mean_seconds(legs: Iterable[LegRecord]) -> dict[Purpose, float]:
     return {purpose: math.fsum(values) / len(values) for purpose, values in seconds.items()}
 
 
-def remaining_legs(
-    protocol: ProtocolSpec, *, trials: Iterable[Sequence[LegRecord]], draft_lengths_to_prepare: int
-) -> dict[Purpose, int]:
-    """Legs still to come, by purpose, if no further triplet is rejected.
-
-    trials: the legs so far of every trial that is not finished, an empty list for one that has not begun.
-    draft_lengths_to_prepare: those whose shared legs are still to be decoded.
-    """
-    left: Counter[Purpose] = Counter()
-    for legs in trials:
-        tried = triplets(legs, protocol)
-        missing = min(protocol.triplets - sum(t.retained for t in tried), protocol.max_attempts - len(tried))
-        left[Purpose.FIXED_WORK] += 2 * missing + 1 - _open_legs(legs) if missing > 0 else 0
-        left[Purpose.NATURAL_EOS] += 0 if any(leg.order.purpose is Purpose.NATURAL_EOS for leg in legs) else 1
-    shared = _shared_legs(protocol, warmups=2)
-    for purpose, count in shared.items():
-        left[purpose] += draft_lengths_to_prepare * count
-    return {purpose: count for purpose, count in left.items() if count}
-
-
 def eta_seconds(done: Sequence[LegRecord], remaining: Mapping[Purpose, int], *, workers: int = 1) -> float | None:
     """Wall seconds until ``remaining`` legs are decoded by ``workers`` engines, from the legs ``done`` so far.
 
@@ -172,11 +160,8 @@ def eta_seconds(done: Sequence[LegRecord], remaining: Mapping[Purpose, int], *, 
     return _total(remaining, {**fallback, **seconds}) / workers
 
 
-def _open_legs(legs: Iterable[LegRecord]) -> int:
-    """Timed legs that the next triplet of the last engine process can use: 0, 1 (strict) or 2 (strict, asd)."""
-    engines = [leg.engine_id for leg in fixed_work_of(legs)]
-    run = sum(1 for _ in takewhile(lambda engine: engine == engines[-1], reversed(engines)))
-    return run - 2 * ((run - 1) // 2) if run else 0
+def _weighed(legs: Mapping[Purpose, int], tokens: Mapping[Purpose, int]) -> int:
+    return sum(count * tokens[purpose] for purpose, count in legs.items())
 
 
 def _total(legs: Mapping[Purpose, int], seconds: Mapping[Purpose, float]) -> float:
@@ -188,19 +173,3 @@ def _tokens_of_leg(purpose: Purpose, spec: StudySpec) -> int:
     if purpose is Purpose.NATURAL_EOS:
         return spec.data.slices.quality * spec.protocol.natural_eos_tokens
     return spec.data.slices.fixed_work * spec.protocol.fixed_work_tokens
-
-
-def _shared_legs(protocol: ProtocolSpec, *, warmups: int) -> Counter[Purpose]:
-    orders = shared_orders(1, protocol)
-    return Counter({Purpose.WARMUP: warmups}) + Counter(order.purpose for order in orders)
-
-
-def _legs(
-    protocol: ProtocolSpec, *, cells_count: int, draft_lengths: int, workers: int, at_most: bool
-) -> dict[Purpose, int]:
-    attempts = protocol.max_attempts if at_most else protocol.triplets
-    times = draft_lengths * (workers if at_most else 1)
-    shared = _shared_legs(protocol, warmups=protocol.max_warmups if at_most else 2)
-    legs = Counter({purpose: count * times for purpose, count in shared.items()})
-    legs += Counter({Purpose.FIXED_WORK: cells_count * (2 * attempts + 1), Purpose.NATURAL_EOS: cells_count})
-    return {purpose: legs[purpose] for purpose in Purpose}

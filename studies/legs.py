@@ -36,7 +36,9 @@ class LegOrder:
     """One leg to decode.
 
     trial: number of the trial it serves, None for legs that all trials of a draft length share.
-    slot: place of the leg in its sequence (0, 1, 2, ...), unique with (trial, draft_length, purpose, role).
+    slot: place of the leg in its sequence (0, 1, 2, ...). Fixed-work legs of an engine process stand in one chain, in
+    which neighbours share strict legs; other legs are unique by (trial, draft_length, purpose, role, slot).
+    batch: the audit batch of its engine process it is decoded in, together with its strict leg; None: alone.
     """
 
     purpose: Purpose
@@ -46,6 +48,7 @@ class LegOrder:
     trial: int | None = None
     slot: int = 0
     trace: bool = False
+    batch: int | None = None
 
     @property
     def slice_name(self) -> str:
@@ -55,7 +58,8 @@ class LegOrder:
     @property
     def label(self) -> str:
         owner = "shared" if self.trial is None else f"trial {self.trial}"
-        return f"{owner} K={self.draft_length} {self.purpose} {self.role} #{self.slot}"
+        together = "" if self.batch is None else f" batch {self.batch}"
+        return f"{owner} K={self.draft_length} {self.purpose} {self.role} #{self.slot}{together}"
 
 
 @dataclass(frozen=True)

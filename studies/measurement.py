@@ -6,18 +6,18 @@ Knows nothing of how legs are decoded or kept, nor of other cells. The retention
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from studies.brackets import Triplet, fixed_work_of, shared_pairs, tokens_per_second, triplets
+from studies.brackets import Triplet, fixed_work_of, judged_triplets, shared_pairs, tokens_per_second, triplets
 from studies.controls import Cell
 from studies.errors import AsdSweepError
 from studies.legs import LegRecord, Purpose, Role
 from studies.opportunity import OpportunityPoint, opportunity_grid
-from studies.shared_legs import reference_leg
+from studies.shared_legs import reference_leg, strict_reference
 from studies.spec import ProtocolSpec
 from studies.statistics import Interval, gain_interval, mcnemar_exact_p, paired_change_interval
 from studies.tallies import Share, Tally, check_same_prompts, divergence, tally
@@ -29,8 +29,10 @@ __all__ = ["Measurement", "Triplet", "measure_cell", "triplets"]
 class Measurement:
     """One measured cell; rates follow from the tallies and shares, None stands for what was not measured.
 
-    state, reason: "infeasible" with the reason in words, or "complete" and None.
-    gain_pct: over retained triplets, on ``clock``. gain_all_attempts_pct: mean over retained and rejected ones.
+    state, reason: "infeasible" or "stopped" with the reason in words, or "complete" and None.
+    gain_pct: over retained triplets, on ``clock``. gain_noise: what its interval rests on, the spread of these
+    triplets ("own") or the noise of all legs of the study ("pooled", see ``noise``).
+    gain_all_attempts_pct: mean over retained and rejected ones.
     rejected_reasons: rejected triplets by reason. mean_abs_drift_pct: over retained triplets.
     accuracy_change_pp: points against strict, paired by prompt; gained and lost are the prompts that flipped.
     fixed_work, quality: tallies by role, absent for a role that was not decoded.
@@ -39,7 +41,7 @@ class Measurement:
     against strict, the A/A rate that no controls can undercut.
     """
 
-    state: Literal["complete", "infeasible"]
+    state: Literal["complete", "infeasible", "stopped"]
     reason: str | None
     clock: Literal["wall", "cpu"]
     gain_pct: Interval
@@ -61,6 +63,7 @@ class Measurement:
     divergence_target_only_fixed_work: Share
     opportunity: tuple[OpportunityPoint, ...] = ()
     triplets: tuple[Triplet, ...] = field(default=())
+    gain_noise: Literal["own", "pooled"] = "own"
 
     def to_json(self) -> dict[str, Any]:
         """The measurement as JSON values; raises ValueError rather than write a NaN or an infinity."""
@@ -77,34 +80,44 @@ _MEASUREMENT = TypeAdapter(Measurement)
 
 
 def measure_cell(
-    cell: Cell, legs: Sequence[LegRecord], shared: Sequence[LegRecord], protocol: ProtocolSpec
+    cell: Cell,
+    legs: Sequence[LegRecord],
+    shared: Sequence[LegRecord],
+    protocol: ProtocolSpec,
+    *,
+    pooled_gain: Interval | None = None,
+    stopped: str | None = None,
 ) -> Measurement:
     """Measure ``cell`` from its trial's legs and the shared legs of its draft length.
 
-    shared: must carry the payload (block traces) of the opportunity leg. Raises AsdSweepError when it does not,
-    or when legs that are compared decoded different prompts.
+    shared: must carry the payload (block traces) of the opportunity leg. pooled_gain: the gain with an interval from
+    the noise of all legs, in place of one from this cell's triplets. stopped: why its measuring ended early.
+    Raises AsdSweepError when a payload is missing, or when legs that are compared decoded different prompts.
     """
-    timed = fixed_work_of(legs)
-    tried = triplets(legs, protocol)
+    judged = judged_triplets(legs, protocol, shared=shared)
+    tried = [triplet for triplet, _ in judged]
     retained = [t for t in tried if t.retained]
-    graded = next((leg for leg in reversed(legs) if leg.order.purpose is Purpose.NATURAL_EOS), None)
-    engine_id = graded.engine_id if graded else (timed[-1].engine_id if timed else "")
+    graded = graded_leg(legs)
+    asd_timed = [leg for leg in fixed_work_of(legs) if leg.order.role is Role.ASD]
+    engine_id = graded.engine_id if graded else (asd_timed[-1].engine_id if asd_timed else "")
 
     def reference(purpose: Purpose, role: Role) -> LegRecord | None:
         return reference_leg(shared, purpose, role, draft_length=cell.draft_length, engine_id=engine_id)
 
-    strict_graded = reference(Purpose.NATURAL_EOS, Role.STRICT)
+    strict_graded = None if graded is None else strict_reference(graded, shared)
     target_graded = reference(Purpose.NATURAL_EOS, Role.TARGET_ONLY)
     target_timed = reference(Purpose.FIXED_WORK, Role.TARGET_ONLY)
     strict_traced = reference(Purpose.OPPORTUNITY, Role.STRICT)
 
-    gain = gain_interval([t.gain_pct for t in retained if t.gain_pct is not None], shared_pairs=shared_pairs(retained))
-    gained, lost, pairs = _flips(strict_graded, graded)
+    gain = pooled_gain or gain_interval(
+        [t.gain_pct for t in retained if t.gain_pct is not None], shared_pairs=shared_pairs(retained)
+    )
+    gained, lost, pairs = flips(strict_graded, graded)
     accuracy = paired_change_interval(gained, lost, pairs)
-    reason = _why_infeasible(tried, accuracy, protocol)
-    strict_first, asd_first = _first_pair(timed, tried)
+    reason = stopped or _why_infeasible(tried, accuracy, protocol)
+    first = next((legs for t, legs in judged if t.retained), judged[0][1] if judged else None)
     return Measurement(
-        state="infeasible" if reason else "complete",
+        state="stopped" if stopped else "infeasible" if reason else "complete",
         reason=reason,
         clock=protocol.clock,
         gain_pct=gain,
@@ -117,26 +130,43 @@ def measure_cell(
         gained=gained,
         lost=lost,
         mcnemar_p=mcnemar_exact_p(gained, lost) if pairs else None,
-        fixed_work=_tallies(
-            {Role.STRICT: _of_role(timed, Role.STRICT), Role.ASD: _of_role(timed, Role.ASD)}, target_timed
-        ),
+        fixed_work=_tallies({Role.STRICT: _strict_of(three for _, three in judged), Role.ASD: asd_timed}, target_timed),
         quality=_tallies({Role.STRICT: _given(strict_graded), Role.ASD: _given(graded)}, target_graded),
-        tokens_per_second=_speeds(timed, retained, target_timed, protocol.clock),
+        tokens_per_second=_speeds([three for t, three in judged if t.retained], target_timed, protocol.clock),
         divergence_quality=divergence(strict_graded, graded),
-        divergence_fixed_work=divergence(strict_first, asd_first),
+        divergence_fixed_work=divergence(*first[:2]) if first else divergence(None, None),
         divergence_target_only_quality=divergence(strict_graded, target_graded),
         divergence_target_only_fixed_work=divergence(strict_traced, target_timed),
         opportunity=_opportunity(strict_traced, protocol),
         triplets=tuple(tried),
+        gain_noise="pooled" if pooled_gain else "own",
     )
+
+
+def graded_leg(legs: Iterable[LegRecord]) -> LegRecord | None:
+    """The graded leg of a trial, the last one if it was decoded again."""
+    graded = [leg for leg in legs if leg.order.purpose is Purpose.NATURAL_EOS]
+    return graded[-1] if graded else None
+
+
+def flips(strict: LegRecord | None, asd: LegRecord | None) -> tuple[int, int, int]:
+    """Prompts that only asd has right, prompts that only strict has right, prompts graded in both."""
+    if strict is None or asd is None:
+        return 0, 0, 0
+    check_same_prompts(strict, asd)
+    verdicts = [(s.verdict, a.verdict) for s, a in zip(strict.requests, asd.requests, strict=True)]
+    right = [(s == "correct", a == "correct") for s, a in verdicts if s is not None and a is not None]
+    return sum(a and not s for s, a in right), sum(s and not a for s, a in right), len(right)
 
 
 def _given(leg: LegRecord | None) -> list[LegRecord]:
     return [leg] if leg else []
 
 
-def _of_role(legs: Sequence[LegRecord], role: Role) -> list[LegRecord]:
-    return [leg for leg in legs if leg.order.role is role]
+def _strict_of(triplets_legs: Iterable[tuple[LegRecord, LegRecord, LegRecord]]) -> list[LegRecord]:
+    """The strict legs of some triplets, a shared one once."""
+    strict = [leg for before, _, after in triplets_legs for leg in (before, after)]
+    return list({(leg.engine_id, leg.order.trial, leg.order.slot): leg for leg in strict}.values())
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -148,31 +178,14 @@ def _tallies(legs: dict[Role, list[LegRecord]], target_only: LegRecord | None) -
     return {role: tally(of_role) for role, of_role in every.items() if of_role}
 
 
-def _flips(strict: LegRecord | None, asd: LegRecord | None) -> tuple[int, int, int]:
-    """Prompts that only asd has right, prompts that only strict has right, prompts graded in both."""
-    if strict is None or asd is None:
-        return 0, 0, 0
-    check_same_prompts(strict, asd)
-    verdicts = [(s.verdict, a.verdict) for s, a in zip(strict.requests, asd.requests, strict=True)]
-    right = [(s == "correct", a == "correct") for s, a in verdicts if s is not None and a is not None]
-    return sum(a and not s for s, a in right), sum(s and not a for s, a in right), len(right)
-
-
-def _first_pair(timed: Sequence[LegRecord], tried: Sequence[Triplet]) -> tuple[LegRecord | None, LegRecord | None]:
-    """The strict and asd leg of one triplet, a retained one if there is any: what divergence is counted on."""
-    triplet = next((t for t in tried if t.retained), tried[0] if tried else None)
-    if triplet is None:
-        return None, None
-    by_slot = {leg.order.slot: leg for leg in timed}
-    return by_slot[triplet.slots[0]], by_slot[triplet.slots[1]]
-
-
 def _speeds(
-    timed: Sequence[LegRecord], retained: Sequence[Triplet], target_only: LegRecord | None, clock: str
+    retained: Sequence[tuple[LegRecord, LegRecord, LegRecord]], target_only: LegRecord | None, clock: str
 ) -> dict[Role, float]:
-    slots = {slot for triplet in retained for slot in triplet.slots}
-    kept = [leg for leg in timed if leg.order.slot in slots]
-    by_role = {role: _of_role(kept, role) for role in (Role.STRICT, Role.ASD)} | {Role.TARGET_ONLY: _given(target_only)}
+    by_role = {
+        Role.STRICT: _strict_of(retained),
+        Role.ASD: [asd for _, asd, _ in retained],
+        Role.TARGET_ONLY: _given(target_only),
+    }
     speeds = {role: tokens_per_second(legs, clock) for role, legs in by_role.items()}
     return {role: speed for role, speed in speeds.items() if speed is not None}
 

@@ -9,14 +9,15 @@ from typing import Any, Literal, get_args
 
 from studies.controls import Cell
 
-OutcomeState = Literal["complete", "infeasible", "failed"]
+OutcomeState = Literal["complete", "infeasible", "stopped", "failed"]
 
 
 @dataclass(frozen=True)
 class StoredOutcome:
     """One cell's end: measured (``complete``), measured but excluded (``infeasible``), or not measured (``failed``).
 
-    trial: number of the trial. reason: one sentence for infeasible and failed outcomes, else "".
+    ``stopped``: racing or replay ended its measuring early, before or after its first leg.
+    trial: number of the trial. reason: one sentence for infeasible, stopped and failed outcomes, else "".
     throughput_gain_pct: per cent over the strict neighbours. accuracy_change_pp: points, asd minus strict.
     measurement: everything else that was measured, as JSON values; numbers that are not finite are stored as null.
 

@@ -54,9 +54,23 @@ def _named(results: Sequence[CellResult], trial: int) -> Selection:
         raise FreezeRefusedError(
             f"trial {trial} is strict decoding, and that needs no artifact; a server without one decodes strictly"
         )
-    if result.state != "complete":
-        raise FreezeRefusedError(f"trial {trial} is {result.state} ({result.reason}); only a complete cell is frozen")
+    if result.state != "complete" and not _stopped_with_both_numbers(result):
+        raise FreezeRefusedError(
+            f"trial {trial} is {result.state} ({result.reason}); only a complete cell is frozen, or one that was "
+            "stopped after its audit"
+        )
     return Selection(result, f"trial {trial} was asked for", _tied_gains(result, results))
+
+
+def _stopped_with_both_numbers(result: CellResult) -> bool:
+    """Racing stopped it for a faster cell; measured again on fresh prompts, it may still be the one to serve."""
+    measured = result.measurement
+    return (
+        result.state == "stopped"
+        and measured is not None
+        and measured.gain_pct.mean is not None
+        and measured.accuracy_change_pp.mean is not None
+    )
 
 
 def _worthy(results: Sequence[CellResult], margin_pp: float) -> list[CellResult]:

@@ -64,9 +64,9 @@ class ProtocolSpec(Section):
     """How a cell is measured (docs/explanation/protocol.md)."""
 
     clock: Literal["wall", "cpu"] = Field("wall", description="cpu: CPU-seconds of the engine process")
-    triplets: int = Field(8, ge=2, description="retained strict-asd-strict triplets wanted per cell")
+    triplets: int = Field(8, ge=1, description="retained strict-asd-strict triplets wanted per cell")
     max_attempts: int = Field(12, ge=1, description="triplets tried per cell before it is called too noisy")
-    min_triplets: int = Field(2, ge=2, description="fewer retained triplets: the cell is marked too noisy")
+    min_triplets: int = Field(2, ge=1, description="fewer retained triplets: the cell is marked too noisy")
     drift_limit_pct: float = Field(3.0, gt=0, description="largest drift of the two strict legs of a triplet, %")
     max_warmups: int = Field(6, ge=2, description="warm-up legs discarded until two agree, at most")
     fixed_work_tokens: int = Field(64, ge=2, description="new tokens per request of a timed leg")
@@ -86,6 +86,32 @@ class ProtocolSpec(Section):
         if self.min_triplets > self.triplets:
             raise ValueError(f"min_triplets ({self.min_triplets}) must not exceed triplets ({self.triplets})")
         return self
+
+
+class PlannerSpec(Section):
+    """Where repeats go (docs/explanation/racing.md)."""
+
+    racing: bool = Field(True, description="repeats only for cells that can still be on the frontier; false: for all")
+    replay: bool = Field(True, description="leave out cells that the strict trace shows to be slower and no gentler")
+    first_triplets: int = Field(1, ge=1, description="triplets of each cell before any is stopped")
+    epsilon_gain_pp: float = Field(1.0, gt=0, description="gains closer than this are tied, points")
+    epsilon_accuracy_pp: float = Field(
+        5.0, gt=0, description="accuracy changes closer than this are not told apart by a search, points"
+    )
+    half_width_pp: float | None = Field(
+        None, gt=0, description="a cell's repeats end at this half-width of its gain; null: at protocol.triplets"
+    )
+    confidence: float = Field(
+        0.99, gt=0.5, lt=1, description="with which a cell must be slower before it is stopped, one-sided"
+    )
+    audits: Literal["batched", "one_arm"] = Field(
+        "batched", description="graded legs of several cells and strict as one batch, or each alone"
+    )
+    audit_cells: int = Field(8, ge=1, description="cells beside strict in one batch")
+
+
+EQUAL_REPEATS = PlannerSpec(racing=False, replay=False, audits="one_arm")
+"""Every cell the same: what studies have that were stored before there was a planner section."""
 
 
 class SamplerSpec(Section):
@@ -116,6 +142,7 @@ class StudySpec(Section):
     space: SpaceSpec
     data: DataSpec = Field(default_factory=DataSpec)
     protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
+    planner: PlannerSpec = Field(default_factory=PlannerSpec)
     sampler: SamplerSpec = Field(default_factory=SamplerSpec)
     workers: WorkersSpec = Field(default_factory=WorkersSpec)
 
@@ -137,4 +164,6 @@ class StudySpec(Section):
             mode="json",
             exclude={"workers": True, "description": True, "name": True, "engine": {"memory_gib_per_device"}},
         )
+        if self.planner == EQUAL_REPEATS:  # the plans of studies without this section keep their digest
+            del value["planner"]
         return hashlib.sha256(json.dumps(value, sort_keys=True).encode("ascii")).hexdigest()

@@ -124,7 +124,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_figure_of_a_status_and_of_a_frontier_is_explained(finished: dict[str, Any]) -> None:
     assert explained("study") == sorted(finished.keys() - {"frontier"})
     assert "prints `study`, `engine`, `cells_planned`" in flat(page(CLI))
-    assert sorted(finished["frontier"]) == ["cells", "cells_planned", "engine", "study"]
+    assert sorted(finished["frontier"]) == ["cells", "cells_planned", "engine", "recommendation", "replay", "study"]
     for name in ("trials", "legs"):
         [row] = [r for table in tables(page(CLI)) for r in table if codes(r[0]) == [name]]
         assert set(re.findall(r'"(\w+)"', row[1])) == set(finished[name])

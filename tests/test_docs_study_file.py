@@ -27,7 +27,12 @@ KINDS = {
     "boolean": "`true`, `false`",
     "null": "`null`",
 }
-BOUNDS = {"minimum": "at least {}", "exclusiveMinimum": "above {}", "maximum": "at most {}"}
+BOUNDS = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "below {}",
+}
 
 STUDY = """\
 name: {name}

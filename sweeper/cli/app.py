@@ -19,6 +19,7 @@ from sweeper.cli import (
     keys,
     models,
     output,
+    replay,
     resign,
     start,
     status,
@@ -31,7 +32,7 @@ from sweeper.cli import (
 from sweeper.cli.options import examples
 
 COMMANDS = (
-    *(start, status, studies, models, doctor, verify_rule),
+    *(start, status, replay, studies, models, doctor, verify_rule),
     *(freeze, audit, resign, keys, trust, verify, export, watch),
 )
 """Modules with ``register(app)``, in the order in which help lists them."""

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from dashboards.wording import duration
-from studies.controls import Cell
 from studies.legs import LegRecord
 from studies.measurement import Measurement
+from studies.outcome import StoredOutcome
 from sweeper.run.progress import Counts
 
 
@@ -48,17 +48,18 @@ class TerminalProgress:
             self._task = self._live.add_task("", total=counts.cells_total, doing=doing, left=left)
         self._live.update(self._task, completed=counts.cells_done, doing=doing, left=left)
 
-    def trial(self, number: int, cell: Cell, measurement: Measurement | None, reason: str, counts: Counts) -> None:
+    def trial(self, outcome: StoredOutcome, counts: Counts) -> None:
         self._console.print(
-            f"[{counts.cells_done}/{counts.cells_total}] trial {number} {cell.key}: {_verdict(measurement, reason)}",
+            f"[{counts.cells_done}/{counts.cells_total}] trial {outcome.trial} {outcome.cell.key}: {_verdict(outcome)}",
             markup=False,
             soft_wrap=True,
         )
 
 
-def _verdict(measurement: Measurement | None, reason: str) -> str:
-    if measurement is None:
-        return f"failed, {reason}"
+def _verdict(outcome: StoredOutcome) -> str:
+    if not outcome.measurement:
+        return f"{outcome.state}, {outcome.reason}"
+    measurement = Measurement.from_json(outcome.measurement)
     gain = measurement.gain_pct
     if gain.mean is None:
         said = "no gain measured"
@@ -67,4 +68,4 @@ def _verdict(measurement: Measurement | None, reason: str) -> str:
     else:
         said = f"gain {gain.mean:+.1f} % [{gain.lo:+.1f}, {gain.hi:+.1f}] (n={gain.n}, {measurement.clock} clock)"
     rejected = f", {measurement.rejected} triplets rejected" if measurement.rejected else ""
-    return f"{said}{rejected}" + (f"; infeasible: {reason}" if reason else "")
+    return f"{said}{rejected}" + (f"; {outcome.state}: {outcome.reason}" if outcome.reason else "")

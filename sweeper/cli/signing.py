@@ -17,9 +17,8 @@ from sweeper.settings import Settings
 
 if TYPE_CHECKING:
     from storage.database import Database
-    from studies.controls import Cell
     from studies.legs import LegRecord
-    from studies.measurement import Measurement
+    from studies.outcome import StoredOutcome
     from sweeper.artifact.statements import Estimate
     from sweeper.freeze.plan import SlicePlan
     from sweeper.run.progress import Counts
@@ -136,6 +135,4 @@ class MeasuringProgress:
             self._live = True
         self._inner.leg(record, counts)
 
-    def trial(
-        self, number: int, cell: "Cell", measurement: "Measurement | None", reason: str, counts: "Counts"
-    ) -> None: ...
+    def trial(self, outcome: "StoredOutcome", counts: "Counts") -> None: ...

@@ -3,12 +3,14 @@
 Knows nothing of how legs are measured; it shows progress and the frontier at the end.
 """
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from studies.errors import StudyNotFoundError, UsageError
+from studies.limits import RunLimits, parse_deadline, parse_until
 from studies.spec import StudySpec
 from sweeper.cli.options import JsonOption, StorageOption, examples
 from sweeper.cli.output import emit_json, err, out
@@ -31,6 +33,16 @@ WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="Wor
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", "--plan", help="Print legs, engine minutes and what can be proven; start nothing.")
 ]
+DeadlineOption = Annotated[
+    str | None,
+    typer.Option("--deadline", metavar="WHEN", help="Begin no leg after it: 08:00, 2h30m, or 2026-12-24T08:00."),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        "--until", metavar="RULE", help='Repeat cells until their gains are known so well: "half-width<=0.5".'
+    ),
+]
 SpeedOption = Annotated[
     float | None,
     typer.Option("--assume-tokens-per-second", min=0.001, help="Speed the plan assumes for legs not measured yet."),
@@ -44,7 +56,8 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "asd-sweep start --study quickstart",
             "asd-sweep start --study gsm8k-cpu --dry-run",
-            "asd-sweep start --study ./mine.yaml --workers 8",
+            "asd-sweep start --study ./mine.yaml --workers 8 --deadline 08:00",
+            'asd-sweep start --study ./mine.yaml --until "half-width<=0.5"',
         ),
     )(start)
 
@@ -55,17 +68,21 @@ def start(
     workers: WorkersOption = None,
     dry_run: DryRunOption = False,
     speed: SpeedOption = None,
+    deadline: DeadlineOption = None,
+    until: UntilOption = None,
     storage: StorageOption = None,
     json_wanted: JsonOption = False,
 ) -> int:
     """Run a study to its target, or resume it.
 
-    What was measured is stored leg by leg, so the same command goes on after any interruption.
+    What was measured is stored leg by leg, so the same command goes on after any interruption. --deadline and --until
+    hold for this run only.
     """
     settings = Settings.from_environment(storage=storage)
+    limits = _limits(deadline, until)
     spec = _adjusted(find_spec(study, settings), name, workers)
     if dry_run:
-        _plan(spec, settings, speed, json_wanted)
+        _plan(spec, settings, speed, limits, json_wanted)
         return 0
     from sweeper.cli.output import json_only_stdout
     from sweeper.cli.progress import TerminalProgress
@@ -74,7 +91,7 @@ def start(
 
     # Ray prints to standard output when a worker dies: keep it for the result
     with json_only_stdout(), TerminalProgress(err) as progress:
-        result = run_study(spec, settings, progress)
+        result = run_study(spec, settings, progress, limits)
     status = status_document(settings, spec.name)
     frontier = frontier_document(settings, spec.name)
     if json_wanted:
@@ -119,10 +136,17 @@ def _adjusted(spec: StudySpec, name: str | None, workers: int | None) -> StudySp
         raise UsageError(f"--as {name!r} is not a study name; use letters, digits, dot, dash and underscore") from error
 
 
-def _plan(spec: StudySpec, settings: Settings, speed: float | None, json_wanted: bool) -> None:
+def _limits(deadline: str | None, until: str | None) -> RunLimits:
+    now = datetime.now().astimezone()
+    return RunLimits(
+        None if deadline is None else parse_deadline(deadline, now), None if until is None else parse_until(until)
+    )
+
+
+def _plan(spec: StudySpec, settings: Settings, speed: float | None, limits: RunLimits, json_wanted: bool) -> None:
     from dashboards.plan_table import plan_table
     from studies.estimate import plan
-    from sweeper.cli.views import memory_document
+    from sweeper.cli.views import deadline_document, measured_before, memory_document
     from sweeper.run.prepare import check_sampler, prepare
     from sweeper.run.study import engine_obstacles
 
@@ -140,7 +164,16 @@ def _plan(spec: StudySpec, settings: Settings, speed: float | None, json_wanted:
         workers=count,
         tokens_per_second=speed or (CPU_TOKENS_PER_SECOND if on_cpu else ACCELERATOR_TOKENS_PER_SECOND),
         engine_start_seconds=CPU_START_SECONDS if on_cpu else ACCELERATOR_START_SECONDS,
+        measured=measured_before(settings, spec),
     ).to_json()
+    if limits.deadline is not None:
+        document["deadline"] = deadline_document(limits.deadline, document)
+        notes.append(document["deadline"]["sentence"])
+    if limits.half_width_pp is not None:
+        notes.append(
+            f"--until: cells that can be on the frontier are repeated until +-{limits.half_width_pp:g} points, at most "
+            f"{spec.protocol.max_attempts} times; with that, more than expected and no more than at most"
+        )
     if spec.engine.kind == "vllm":
         document["memory"] = memory_document(settings, spec)
     if json_wanted:

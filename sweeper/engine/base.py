@@ -44,7 +44,10 @@ class DecodedRequest:
 
 @dataclass(frozen=True)
 class Decoded:
-    """One decoded batch: requests in the order of the prompts, times in seconds, engine counters."""
+    """One decoded batch, or one arm of it: requests in the order of the prompts, times in seconds, engine counters.
+
+    preemptions: of the whole batch, in each of its arms. prefix_cache_hits: prompt tokens read from the prefix cache.
+    """
 
     requests: tuple[DecodedRequest, ...]
     wall_seconds: float
@@ -83,7 +86,18 @@ class Engine(Protocol):
     def decode(self, prompts: Sequence[tuple[str, str]], options: DecodeOptions) -> Decoded:
         """Decode (prompt_id, prompt text) pairs as one batch.
 
-        Raises EngineError; a worker whose engine raised is replaced, never repaired.
+        Nothing is read from a prefix cache. Raises EngineError; a worker whose engine raised is replaced, never
+        repaired.
+        """
+        ...
+
+    def decode_together(self, prompts: Sequence[tuple[str, str]], arms: Sequence[DecodeOptions]) -> tuple[Decoded, ...]:
+        """Decode every prompt under every arm as one batch, each request under its arm's controls; one result an arm.
+
+        The batch is alike for all arms (sweeper.engine.together): prompt by prompt, arms rotated. Its seconds are
+        shared out by tokens received, so they are no arm's speed. Where the engine shares prefills, a prompt is
+        computed once for all arms and each of them reads it. Raises UsageError for arms that cannot be decoded
+        together (target_only, options that differ beyond role and controls, an arm twice), EngineError as ``decode``.
         """
         ...
 

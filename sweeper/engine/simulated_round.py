@@ -18,7 +18,8 @@ from sweeper.verifier.rules import select_prefix
 
 @dataclass
 class Running:
-    """A request under way. limit: tokens it may receive. spent: its ledger, nats, whole blocks included.
+    """A request under way. arm: which of the batch's arms it belongs to. limit: tokens it may receive. spent: its
+    ledger, nats, whole blocks included.
 
     The counts are those of studies.legs.RequestRecord: of tokens received.
     """
@@ -28,6 +29,7 @@ class Running:
     prompt_tokens: int
     limit: int
     prefix: Prefix
+    arm: int = 0
     spent: float = 0.0
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str | None = None

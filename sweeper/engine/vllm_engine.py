@@ -1,23 +1,35 @@
 """The real engine: one in-process ``vllm.LLM``, kept warm, controls swapped without a restart.
 
 Knows nothing of slices or grading. Starting vLLM is in ``vllm_launch``, the environment it reads in
-``vllm_environment``; counting the tokens the user received is in ``accounting``.
+``vllm_environment``; what is sent and received in ``vllm_batch``; counting what the user got in ``accounting``.
 """
 
 import gc
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from studies.controls import STRICT, Controls, GateUnit, number_to_json
+from studies.controls import STRICT, GateUnit, number_to_json
 from studies.errors import EngineError
-from studies.legs import BlockTrace, Role
+from studies.legs import Role
 from studies.spec_engine import EngineSpec
 from sweeper.engine.accounting import request_counts
 from sweeper.engine.base import Decoded, DecodedRequest, DecodeOptions, EngineFacts
 from sweeper.engine.drafters import METHODS
 from sweeper.engine.models import ResolvedModel
+from sweeper.engine.together import require_together
+from sweeper.engine.vllm_batch import (
+    NOTHING,
+    Received,
+    block_trace,
+    controls_of,
+    lay_out,
+    sampling,
+    sampling_by_arm,
+    sort_by_arm,
+)
 from sweeper.engine.vllm_identity import identity_of_engine
 from sweeper.engine.vllm_launch import launch, versions
 
@@ -29,6 +41,7 @@ class VllmEngine:
 
     cores: CPU cores the engine may use (threads are set to that many; ignored on accelerators).
     identify: say in the facts what the engine is, loaded weights hashed, as freezing needs.
+    shared_prefill: build it with a prefix cache that arms decoded together share and ``decode`` never reads.
     seed: vLLM's seed; decoding is greedy, so it only fixes what must not vary.
     Raises EngineError (EngineOutOfMemoryError when memory was the cause) when the engine cannot start.
     """
@@ -44,13 +57,21 @@ class VllmEngine:
         cores: int = 1,
         seed: int = 0,
         identify: bool = False,
+        shared_prefill: bool = False,
     ) -> None:
         self._spec = spec
+        self._shared_prefill = shared_prefill
         self._normalised = gate_unit == "normalised"
         self._token_cache: dict[str, list[int]] = {}
         started = time.perf_counter()
         self._llm, worker = launch(
-            spec, draft_length=draft_length, target=target, drafter=drafter, cores=cores, seed=seed
+            spec,
+            draft_length=draft_length,
+            target=target,
+            drafter=drafter,
+            cores=cores,
+            seed=seed,
+            shared_prefill=shared_prefill,
         )
         self._facts = EngineFacts(
             kind="vllm",
@@ -66,6 +87,7 @@ class VllmEngine:
                 "max_model_len": spec.max_model_len,
                 "enforce_eager": spec.enforce_eager,
                 "threads": cores,
+                "shared_prefill": shared_prefill,
                 "target": target.identity,
                 "drafter_model": None if drafter is None else drafter.identity,
                 "start_seconds": round(time.perf_counter() - started, 3),
@@ -109,14 +131,50 @@ class VllmEngine:
     def decode(self, prompts: Sequence[tuple[str, str]], options: DecodeOptions) -> Decoded:
         """Decode one batch; times cover generation only, prompts are tokenised and texts made outside."""
         if not prompts:
-            return Decoded(requests=(), wall_seconds=0.0, cpu_seconds=0.0, preemptions=0, prefix_cache_hits=0)
-        from vllm import SamplingParams, TokensPrompt
-
-        inputs = [TokensPrompt(prompt_token_ids=self._tokens(text)) for _, text in prompts]
-        params = SamplingParams(
-            temperature=0.0, max_tokens=options.max_new_tokens, ignore_eos=options.ignore_eos, detokenize=False
-        )
+            return NOTHING
+        params = sampling(options, skip_reading_prefix_cache=True)
         self._apply(options)
+        ran = self._generate([text for _, text in prompts], [params] * len(prompts))
+        names = {output.request_id: prompt_id for output, (prompt_id, _) in zip(ran.outputs, prompts, strict=True)}
+        return Decoded(
+            requests=tuple(self._request(output, ran.ledger(output.request_id)) for output in ran.outputs),
+            wall_seconds=ran.wall_seconds,
+            cpu_seconds=ran.cpu_seconds,
+            preemptions=ran.preemptions,
+            prefix_cache_hits=ran.prefix_cache_hits,
+            traces=tuple(block_trace(block, names[request_id]) for request_id, block in ran.blocks),
+        )
+
+    def decode_together(self, prompts: Sequence[tuple[str, str]], arms: Sequence[DecodeOptions]) -> tuple[Decoded, ...]:
+        """Decode all arms as one batch with per-request controls.
+
+        With ``shared_prefill`` the cache is emptied first, and a request for one token, counted nowhere, goes before
+        each prompt's arms and computes the prompt. So every arm reads the same numbers and none pays for the others.
+        What lies beyond a prompt's last full cache block is computed by every arm.
+        """
+        require_together(arms)
+        if not prompts:
+            return (NOTHING,) * len(arms)
+        block = self._llm.llm_engine.vllm_config.cache_config.block_size
+
+        def primed(prompt: int) -> bool:
+            return self._shared_prefill and self.count_tokens(prompts[prompt][1]) > block
+
+        self._forget_prefixes()
+        self._apply(arms[0], per_request=True)
+        params = sampling_by_arm(arms)
+        ran = [
+            (sent, self._generate([prompts[each.prompt][1] for each in sent], [params[each.arm] for each in sent]))
+            for sent in lay_out(len(prompts), len(arms), primed=primed)
+        ]
+        self._apply(replace(arms[0], role=Role.STRICT))
+        return sort_by_arm(ran, prompts, arms, request_of=self._request)
+
+    def _generate(self, texts: Sequence[str], params: Sequence[Any]) -> Received:
+        """Run prompts, each with its SamplingParams, and collect what vLLM and the verifier say. Raises EngineError."""
+        from vllm import TokensPrompt
+
+        inputs = [TokensPrompt(prompt_token_ids=self._tokens(text)) for text in texts]
         self._rpc("asd_drain")
         before = self._counters()
         gc.collect()
@@ -131,16 +189,19 @@ class VllmEngine:
             gc.enable()
         drained = self._rpc("asd_drain")
         after = self._counters()
-        by_external = {key[:-REQUEST_ID_SUFFIX]: value for key, value in drained["requests"].items()}
-        names = {output.request_id: prompt_id for output, (prompt_id, _) in zip(outputs, prompts, strict=True)}
-        return Decoded(
-            requests=tuple(self._request(output, by_external[output.request_id]) for output in outputs),
+        return Received(
+            outputs=outputs,
             wall_seconds=wall,
             cpu_seconds=cpu,
-            preemptions=after["preemptions"] - before["preemptions"],
-            prefix_cache_hits=after["prefix_cache_hits"] - before["prefix_cache_hits"],
-            traces=tuple(_block(block, names[block["request_id"][:-REQUEST_ID_SUFFIX]]) for block in drained["blocks"]),
+            ledgers={key[:-REQUEST_ID_SUFFIX]: value for key, value in drained["requests"].items()},
+            blocks=[(block["request_id"][:-REQUEST_ID_SUFFIX], block) for block in drained["blocks"]],
+            **{name: after[name] - before[name] for name in after},
         )
+
+    def _forget_prefixes(self) -> None:
+        """Empty the prefix cache, so that a batch reads only what it computed itself. Raises EngineError."""
+        if self._shared_prefill and not self._llm.reset_prefix_cache():
+            raise EngineError("vLLM did not empty its prefix cache; a request of an earlier batch may not have ended")
 
     def close(self) -> None:
         """Shut vLLM's engine down and let go of its memory."""
@@ -148,13 +209,15 @@ class VllmEngine:
         del self._llm
         gc.collect()
 
-    def _apply(self, options: DecodeOptions) -> None:
-        controls: Controls = options.controls if options.role is Role.ASD else STRICT
+    def _apply(self, options: DecodeOptions, *, per_request: bool = False) -> None:
+        """Set role and controls for requests that start from now on; per_request: they bring their own controls."""
+        controls = STRICT if per_request else controls_of(options)
         self._rpc(
             "asd_configure",
             budget=number_to_json(controls.budget),
             gate=number_to_json(controls.gate),
             block_cap=number_to_json(controls.block_cap),
+            per_request=per_request,
             normalised=self._normalised,
             protect_stop=options.protect_stop,
             trace=options.trace,
@@ -206,16 +269,3 @@ class VllmEngine:
 
 def _no_drafts(drafts: Any) -> None:
     """In place of vLLM's scheduler taking drafts up for the next round."""
-
-
-def _block(block: dict[str, Any], prompt_id: str) -> BlockTrace:
-    return BlockTrace(
-        prompt_id=prompt_id,
-        start=block["start"],
-        draft=tuple(block["draft"]),
-        target=tuple(block["target"]),
-        regret=tuple(block["regret"]),
-        accepted=block["accepted"],
-        strict_accepted=block["strict_accepted"],
-        spent_before=block["spent_before"],
-    )

@@ -14,7 +14,7 @@ from studies.estimate import FLIP_RATES
 from studies.freeze_rule import fewest_prompts, flip_rate
 from studies.legs import LegRecord, Purpose
 from studies.measurement import Measurement
-from studies.spec import StudySpec
+from studies.spec import EQUAL_REPEATS, StudySpec
 from studies.statistics import prompts_for_margin, smallest_excluded_loss_pp
 from sweeper.run.set_aside import LEGS, SliceName, prompts_of
 
@@ -89,7 +89,7 @@ def plan_slice(
 
 
 def _legs(spec: StudySpec, slice_name: SliceName, cell: Cell, *, attempts: int, warmups: int) -> Counter[Purpose]:
-    shared = LEGS[slice_name].shared(cell.draft_length, spec.protocol)
+    shared = LEGS[slice_name].shared(cell.draft_length, spec.protocol, EQUAL_REPEATS)
     legs = Counter({Purpose.WARMUP: warmups}) + Counter(order.purpose for order in shared)
     timed = 2 * attempts + 1 if slice_name == "confirm" else 0
     return legs + Counter({Purpose.FIXED_WORK: timed, Purpose.NATURAL_EOS: 1})

@@ -3,16 +3,16 @@
 Knows nothing of trials' order or of retention; that is studies/protocol.py and studies/measurement.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from studies.errors import DataError
-from studies.legs import LegOrder, LegPayload, LegRecord, Purpose, RequestRecord, hash_tokens
+from studies.errors import DataError, UsageError
+from studies.legs import LegOrder, LegPayload, LegRecord, Purpose, RequestRecord, Role, hash_tokens
 from studies.slices import Problem
 from studies.spec import ProtocolSpec
 from studies.spec_engine import EngineSpec
-from sweeper.engine.base import DecodedRequest, DecodeOptions, Engine
+from sweeper.engine.base import Decoded, DecodedRequest, DecodeOptions, Engine
 from sweeper.measure.grading import grade_gsm8k
 from sweeper.measure.prompts import chat_messages
 
@@ -72,9 +72,52 @@ def decode_leg(
     engine: Engine, order: LegOrder, workload: Workload, *, protocol: ProtocolSpec, worker: str
 ) -> LegRecord:
     """Decode one leg and record it. Raises EngineError."""
+    started_at = _now()
+    decoded = engine.decode(workload.prompts[order.slice_name], options_for(order, protocol))
+    return _leg_record(order, decoded, workload, engine_id=engine.facts.engine_id, worker=worker, started_at=started_at)
+
+
+def decode_legs(
+    engine: Engine, orders: Sequence[LegOrder], workload: Workload, *, protocol: ProtocolSpec, worker: str
+) -> tuple[LegRecord, ...]:
+    """Decode several graded legs as one batch and record each as if it had been decoded alone, ``order.batch`` kept.
+
+    wall_seconds and cpu_seconds are each leg's part of the batch's by tokens received, so that they add up; they
+    say nothing of a leg's speed. prefix_cache_hits: prompt tokens the leg read where prefills are shared; preemptions:
+    of the whole batch. Raises UsageError for legs that cannot be decoded together, EngineError.
+    """
+    _require_one_batch(orders)
+    started_at = _now()
+    arms = engine.decode_together(
+        workload.prompts[orders[0].slice_name], [options_for(order, protocol) for order in orders]
+    )
+    engine_id = engine.facts.engine_id
+    return tuple(
+        _leg_record(order, decoded, workload, engine_id=engine_id, worker=worker, started_at=started_at)
+        for order, decoded in zip(orders, arms, strict=True)
+    )
+
+
+def _require_one_batch(orders: Sequence[LegOrder]) -> None:
+    """Raises UsageError where one batch of these legs would not measure what each asks for."""
+    for order in orders:
+        if order.purpose is not Purpose.NATURAL_EOS:
+            raise UsageError(f"{order.label} must be decoded alone: only graded legs share a batch")
+        if order.role is Role.TARGET_ONLY:
+            raise UsageError(f"{order.label} has no drafts and must be decoded alone")
+    batches = {order.batch for order in orders}
+    if len(batches) > 1:
+        raise UsageError(f"legs decoded together must be of one batch, got {', '.join(sorted(map(str, batches)))}")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _leg_record(
+    order: LegOrder, decoded: Decoded, workload: Workload, *, engine_id: str, worker: str, started_at: str
+) -> LegRecord:
     prompts = workload.prompts[order.slice_name]
-    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    decoded = engine.decode(prompts, options_for(order, protocol))
     graded = order.purpose is Purpose.NATURAL_EOS
     requests = tuple(
         _record(
@@ -87,7 +130,7 @@ def decode_leg(
     )
     return LegRecord(
         order=order,
-        engine_id=engine.facts.engine_id,
+        engine_id=engine_id,
         worker=worker,
         started_at=started_at,
         wall_seconds=decoded.wall_seconds,

@@ -1,27 +1,32 @@
-"""The loop of a study: choose, send, keep, tell. One leg is journaled before the next of its worker is sent.
+"""The loop of a study: choose, send, keep, tell. What was decoded is journaled before its worker gets more to do.
 
 Knows nothing of Ray or vLLM (a Pool is given) nor of SQL (a RunStore is given). Everything it needs after a
 crash is in the store: legs journaled, outcomes recorded, trials asked for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
+from studies.canaries import canary_failures
 from studies.errors import CanaryError
-from studies.estimate import eta_seconds, remaining_legs
-from studies.legs import LegOrder, LegPayload, LegRecord
-from studies.measurement import Measurement, measure_cell
+from studies.estimate import eta_seconds
+from studies.expected_legs import remaining_legs
+from studies.legs import LegOrder, LegPayload, LegRecord, Purpose, Role
+from studies.limits import RunLimits
 from studies.outcome import StoredOutcome
-from studies.protocol import WHOLE_TRIALS, LegPlan, canary_failures, leg_key, next_shared_leg
-from studies.shared_legs import legs_for_engine
-from studies.spec import StudySpec
+from studies.passes import OpenTrial
+from studies.protocol import WHOLE_TRIALS, LegPlan, leg_key
+from studies.shared_legs import legs_for_engine, next_shared_leg
+from sweeper.run.lineup import Lineup
 from sweeper.run.prepare import Prepared
 from sweeper.run.progress import Counts, Progress
-from sweeper.run.proposals import Proposals
+from sweeper.run.race import Race
 from sweeper.run.retries import Retries
-from sweeper.run.store import RunStore, StudyStore
-from sweeper.run.tracks import Track, TrialInHand
-from sweeper.workers.messages import LegDone, WorkerFailed, WorkerOrder, WorkerReady
+from sweeper.run.session import Session
+from sweeper.run.store import RunStore
+from sweeper.run.tracks import Track
+from sweeper.workers.messages import LegsDone, WorkerFailed, WorkerOrder, WorkerReady
 from sweeper.workers.pool import Pool
 
 POLL_SECONDS = 0.5
@@ -31,7 +36,8 @@ class Driver:
     """Runs one study to its target on one pool; ``run`` returns when nothing is left or a stop was asked for.
 
     stopping: asked before each new leg; True lets running legs end, keeps them and returns. legs: which legs a draft
-    length and a trial need. identify: the engines are to say what they are, as freezing needs.
+    length and a trial need. identify: the engines are to say what they are, as freezing needs. limits: when to end
+    early; with a deadline each draft length gets its share of the time. now: the clock the deadline is read on.
     """
 
     def __init__(
@@ -45,27 +51,36 @@ class Driver:
         stopping: Callable[[], bool] = lambda: False,
         legs: LegPlan = WHOLE_TRIALS,
         identify: bool = False,
+        limits: RunLimits | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._prepared = prepared
         self._spec = prepared.spec
         self._protocol = prepared.spec.protocol
+        self._planner = prepared.spec.planner
         self._store = store
-        self._proposals = Proposals(prepared.spec, store, note=progress.note)
         self._pool = pool
         self._progress = progress
         self._model_cache = model_cache
-        self._stopping = stopping
+        self._asked_to_stop = stopping
         self._legs = legs
         self._identify = identify
+        self._deadline = None if limits is None else limits.deadline
+        self._now = now
+        planner = self._planner
+        if limits is not None and limits.half_width_pp is not None:
+            planner = planner.model_copy(update={"half_width_pp": limits.half_width_pp})
         self._shared: dict[int, list[LegRecord]] = {}
+        self._race = Race(self._protocol, planner, self._shared)
+        self._lineup = Lineup(self._spec, store, note=progress.note)
+        self._session = Session(self._spec, store, self._race, timed=legs.timed, ended=self._ended)
         self._tracks = {f"w{i}": Track(f"w{i}", i) for i in range(pool.size)}
-        self._orphans: list[TrialInHand] = []
-        self._retries = Retries(self._protocol, leg_retries=self._spec.workers.leg_retries)
+        self._retries = Retries(leg_retries=self._spec.workers.leg_retries)
         self._engine_seconds = 0.0
         self._decoded: list[LegRecord] = []
 
     def run(self) -> bool:
-        """Measure until the study's target is reached; False when a stop was asked for first.
+        """Measure until the study's target is reached; False when a stop was asked for, or the deadline came, first.
 
         Raises CanaryError, EngineError, EngineOutOfMemoryError, UsageError, WorkerLostError; what was measured
         until then is stored.
@@ -80,69 +95,80 @@ class Driver:
             for event in self._pool.wait(POLL_SECONDS):
                 if isinstance(event, WorkerReady):
                     self._ready(event)
-                elif isinstance(event, LegDone):
+                elif isinstance(event, LegsDone):
                     self._done(event)
                 else:
                     self._failed(event)
 
-    @staticmethod
-    def nothing_to_do(spec: StudySpec, store: StudyStore) -> bool:
-        """True when every cell the study wants has ended, so that no worker need be started."""
-        proposals = Proposals(spec, store)
-        for _, cell in store.finished_trials():
-            proposals.taken(cell)
-        return not store.unfinished_trials() and not any(proposals.pending(k) for k in spec.space.draft_length)
+    def _stopping(self) -> bool:
+        return self._asked_to_stop() or (self._deadline is not None and self._now() >= self._deadline)
 
     def _recover(self) -> None:
-        """Take up what an earlier driver left: legs shared by a draft length, trials that were running."""
+        """Take up what an earlier driver left: legs shared by a draft length, trials that were open or have ended."""
         for leg in self._store.shared_legs():
             self._shared.setdefault(leg.order.draft_length, []).append(leg)
-        for number, cell in self._store.unfinished_trials():
-            self._proposals.taken(cell)
-            self._orphans.append(TrialInHand(number, cell, self._store.trial_legs(number)))
-        for _, cell in self._store.finished_trials():
-            self._proposals.taken(cell)
+        for outcome in self._store.outcomes():
+            self._race.end(outcome)
+        for trial in self._lineup.recover():
+            self._race.update(trial)
 
     def _nothing_left(self) -> bool:
-        lengths = self._spec.space.draft_length
-        return not self._orphans and not any(self._proposals.pending(k) for k in lengths) and not self._in_hand()
+        held = any(track.group for track in self._tracks.values())
+        return not held and not any(self._lineup.pending(k) for k in self._spec.space.draft_length)
 
-    def _in_hand(self) -> bool:
-        return any(track.trial is not None for track in self._tracks.values())
+    def _shared_of(self, length: int) -> list[LegRecord]:
+        return self._shared.setdefault(length, [])
 
     # -- choose and send ---------------------------------------------------------------------------------------
 
     def _advance(self, track: Track) -> None:
         """Give an idle worker its next thing to do, or retire it when there is none."""
         if track.engine_id is None:
-            length = track.draft_length if track.trial is not None else self._choose_length(track)
+            length = track.draft_length if track.group else self._choose_length(track)
             if length is None:
                 track.retired = True
                 return
             self._start_engine(track, length)
             return
-        order = self._next_order(track)
-        if order is not None:
+        orders = self._next_orders(track)
+        if orders:
             track.busy = True
-            self._pool.submit(track.worker, order)
+            self._pool.submit(track.worker, orders)
             return
-        self._pool.stop(track.worker)
+        self._leave(track)
+        self._advance(track)
+
+    def _leave(self, track: Track) -> None:
+        """End the engine of a worker whose draft length has no work for it, or has had its share of the time."""
         assert track.draft_length is not None
+        self._pool.stop(track.worker)
+        if track.group:
+            self._lineup.give_back(track.group)
+            track.group = []
+            self._store.event(
+                "left", {"draft_length": track.draft_length, "engine_id": track.engine_id, "why": "share of the time"}
+            )
+            self._progress.note(f"{track.worker}: leaves K={track.draft_length}, which has had its share of the time")
         track.lengths_done.add(track.draft_length)
         track.forget_engine()
         track.draft_length = None
-        self._advance(track)
 
     def _choose_length(self, track: Track) -> int | None:
-        """The draft length with work left that the fewest others hold and this worker has not left behind."""
+        """The draft length with work left that the fewest others hold and this worker has not left behind.
+
+        One that was left because of its share of the time is taken up again when there is no other.
+        """
         held = [t.draft_length for t in self._tracks.values() if t is not track]
-        open_lengths = [
-            k
-            for k in sorted(set(self._spec.space.draft_length))
-            if k not in track.lengths_done
-            and (self._proposals.pending(k) or any(o.cell.draft_length == k for o in self._orphans))
-        ]
-        return min(open_lengths, key=lambda k: (held.count(k), k), default=None)
+        pending = [k for k in sorted(set(self._spec.space.draft_length)) if self._lineup.pending(k)]
+        fresh = [k for k in pending if k not in track.lengths_done]
+        if not fresh and self._deadline is not None:
+            fresh = pending
+            track.lengths_done -= set(pending)
+        chosen = min(fresh, key=lambda k: (held.count(k), k), default=None)
+        if chosen is not None and self._deadline is not None:
+            share = (self._deadline - self._now()) / len(fresh)
+            track.until = None if len(fresh) == 1 else self._now() + share
+        return chosen
 
     def _start_engine(self, track: Track, length: int) -> None:
         cores, accelerators = self._pool.placement(track.index)
@@ -164,48 +190,50 @@ class Driver:
                 accelerators=accelerators,
                 seed=self._spec.sampler.seed,
                 identify=self._identify,
+                shared_prefill=self._planner.audits == "batched",
             )
         )
 
-    def _next_order(self, track: Track) -> LegOrder | None:
-        """The next leg for a worker whose engine runs; None when its draft length has no work left."""
+    def _next_orders(self, track: Track) -> tuple[LegOrder, ...]:
+        """The next legs for a worker whose engine runs; none when it is to leave its draft length."""
         length, engine_id = track.draft_length, track.engine_id
         assert length is not None
         assert engine_id is not None
-        shared = self._shared.setdefault(length, [])
+        shared = self._shared_of(length)
         if not track.shared_ready:
-            wanted = self._legs.shared(length, self._protocol)
+            wanted = self._legs.shared(length, self._protocol, self._planner)
             order = next_shared_leg(length, self._protocol, legs=shared, engine_id=engine_id, orders=wanted)
             if order is not None:
-                return order
-            self._check_canaries(length, legs_for_engine(shared, engine_id))
+                return (order,)
+            self._check_canaries(length, [leg for leg in legs_for_engine(shared, engine_id) if not _of_chain(leg)])
             track.shared_ready = True
+        if track.until is not None and self._now() >= track.until:
+            return self._session.close(track)
         while True:
-            if track.trial is None:
-                track.trial = self._take_trial(length)
-            if track.trial is None:
-                return None
-            trial = track.trial
-            order = self._legs.next_of_trial(
-                trial.cell, trial.number, self._protocol, legs=trial.legs, shared=shared, engine_id=engine_id
-            )
-            if order is not None:
-                return order
-            self._conclude(trial, measure_cell(trial.cell, trial.legs, shared, self._protocol))
-            track.trial = None
+            if not track.group and not self._fill(track, length, shared):
+                return ()
+            orders = self._session.next_orders(track, shared)
+            if orders:
+                return orders
+
+    def _fill(self, track: Track, length: int, shared: Sequence[LegRecord]) -> bool:
+        """Give ``track`` its next trials; False when its draft length has none left."""
+        if not self._lineup.pending(length):
+            return False
+        open_lengths = sum(self._lineup.pending(k) for k in set(self._spec.space.draft_length))
+        workers = max(1, len(self._tracks) // max(1, open_lengths))
+        track.group, left_out = self._lineup.take(length, shared, workers=workers)
+        for outcome in left_out:
+            self._race.end(outcome)
+        for trial in track.group:
+            self._race.update(trial)
+        return bool(track.group)
 
     def _check_canaries(self, length: int, shared: list[LegRecord]) -> None:
         failures = canary_failures(length, shared, self._protocol.fixed_work_tokens)
         if failures:
             self._store.distrust({leg.engine_id for leg in shared})
             raise CanaryError("the engine must not be measured: " + "; ".join(failures))
-
-    def _take_trial(self, length: int) -> TrialInHand | None:
-        for orphan in self._orphans:
-            if orphan.cell.draft_length == length:
-                self._orphans.remove(orphan)
-                return orphan
-        return self._proposals.next(length)
 
     # -- keep and tell -----------------------------------------------------------------------------------------
 
@@ -219,47 +247,26 @@ class Driver:
             f"{event.worker}: engine {event.engine_id} for K={event.draft_length} ready in {event.start_seconds:.1f} s"
         )
 
-    def _done(self, event: LegDone) -> None:
-        record = event.record
+    def _done(self, event: LegsDone) -> None:
+        """Journal what a worker decoded, all legs of a batch at once, then put each where it belongs."""
         track = self._tracks[event.worker]
-        self._store.record_leg(record, leg_key(record.order, record.engine_id))
-        self._retries.leg_finished(event.worker, record.order)
-        self._engine_seconds += record.wall_seconds
-        self._decoded.append(replace(record, payload=LegPayload()))
-        if record.order.trial is None:
-            self._shared.setdefault(record.order.draft_length, []).append(record)
-        else:
-            assert track.trial is not None
-            track.trial.legs.append(record)
+        self._store.record_legs([(record, leg_key(record.order, record.engine_id)) for record in event.records])
+        for record in event.records:
+            self._retries.leg_finished(event.worker, record.order)
+            self._engine_seconds += record.wall_seconds
+            self._decoded.append(replace(record, payload=LegPayload()))
+            trial = track.trial(record.order.trial)
+            if trial is None:
+                self._shared_of(record.order.draft_length).append(record)
+            else:
+                trial.legs.append(record)
+        self._session.arrived(track, event.records)
         track.busy = False
-        self._progress.leg(record, self._counts())
+        for record in event.records:
+            self._progress.leg(record, self._counts())
 
-    def _conclude(self, trial: TrialInHand, measurement: Measurement) -> None:
-        outcome = StoredOutcome(
-            trial=trial.number,
-            cell=trial.cell,
-            state=measurement.state,
-            reason=measurement.reason or "",
-            throughput_gain_pct=measurement.gain_pct.mean,
-            accuracy_change_pp=measurement.accuracy_change_pp.mean,
-            measurement=measurement.to_json(),
-        )
-        self._store.conclude(outcome)
-        self._progress.trial(trial.number, trial.cell, measurement, measurement.reason or "", self._counts())
-
-    def _fail_trial(self, trial: TrialInHand, reason: str) -> None:
-        self._store.conclude(
-            StoredOutcome(
-                trial=trial.number,
-                cell=trial.cell,
-                state="failed",
-                reason=reason,
-                throughput_gain_pct=None,
-                accuracy_change_pp=None,
-                measurement={},
-            )
-        )
-        self._progress.trial(trial.number, trial.cell, None, reason, self._counts())
+    def _ended(self, outcome: StoredOutcome) -> None:
+        self._progress.trial(outcome, self._counts())
 
     def _failed(self, event: WorkerFailed) -> None:
         """Replace the process; repeat the leg within its budget; give up on causes that would only come again."""
@@ -268,24 +275,34 @@ class Driver:
         track.forget_engine()
         label = event.order.label if event.order else f"engine start K={track.draft_length}"
         self._store.event("worker_failed", {"kind": event.kind, "leg": label, "message": event.message})
-        given_up = self._retries.verdict(event, track.trial, doing=label)
+        trial = None if event.order is None else track.trial(event.order.trial)
+        attempts = 0 if trial is None else self._race.update(trial).attempts
+        given_up = self._retries.verdict(event, doing=label, attempts=attempts)
         if given_up is not None:
-            assert track.trial is not None
-            self._fail_trial(track.trial, given_up)
-            track.trial = None
+            assert trial is not None
+            self._session.give_up(track, trial, given_up)
             return
         if event.order is not None:
             self._store.event("leg_retried", {"leg": label, "message": event.message})
         self._progress.note(f"{event.worker}: {event.message}; repeating {label}")
 
     def _counts(self) -> Counts:
-        done, total = len(self._store.finished_trials()), self._proposals.target
+        done, total = len(self._store.finished_trials()), self._lineup.target
         return Counts(done, total, self._store.legs_done(), self._engine_seconds, self._eta_seconds(total - done))
 
     def _eta_seconds(self, cells_left: int) -> float | None:
-        hands = [t.trial for t in self._tracks.values() if t.trial is not None] + self._orphans
-        begun: list[list[LegRecord]] = [trial.legs for trial in hands]
-        begun += [[] for _ in range(max(0, cells_left - len(begun)))]
-        unprepared = sum(k not in self._shared for k in set(self._spec.space.draft_length))
-        left = remaining_legs(self._protocol, trials=begun, draft_lengths_to_prepare=unprepared)
+        hands: list[OpenTrial] = [trial for track in self._tracks.values() for trial in track.group]
+        unprepared = sum(not self._shared.get(k) for k in set(self._spec.space.draft_length))
+        left = remaining_legs(
+            self._protocol,
+            self._planner,
+            open_trials=[trial.legs for trial in hands],
+            cells_not_begun=max(0, cells_left - len(hands)),
+            draft_lengths_to_prepare=unprepared,
+        )
         return eta_seconds(self._decoded, left, workers=len(self._tracks))
+
+
+def _of_chain(leg: LegRecord) -> bool:
+    """A strict leg between the asd legs of trials: its triplets judge it."""
+    return leg.order.purpose is Purpose.FIXED_WORK and leg.order.role is Role.STRICT

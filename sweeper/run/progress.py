@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from studies.controls import Cell
 from studies.legs import LegRecord
-from studies.measurement import Measurement
+from studies.outcome import StoredOutcome
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Progress(Protocol):
 
     def leg(self, record: LegRecord, counts: Counts) -> None: ...
 
-    def trial(self, number: int, cell: Cell, measurement: Measurement | None, reason: str, counts: Counts) -> None: ...
+    def trial(self, outcome: StoredOutcome, counts: Counts) -> None: ...
 
 
 class Silent:
@@ -38,4 +37,4 @@ class Silent:
 
     def leg(self, record: LegRecord, counts: Counts) -> None: ...
 
-    def trial(self, number: int, cell: Cell, measurement: Measurement | None, reason: str, counts: Counts) -> None: ...
+    def trial(self, outcome: StoredOutcome, counts: Counts) -> None: ...

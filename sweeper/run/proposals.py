@@ -3,14 +3,14 @@
 The draft length is given by the driver (an engine holds one), so a sampler chooses the controls only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from studies.controls import Cell
+from studies.passes import OpenTrial
 from studies.planner import quotas_of
 from studies.space import cells
 from studies.spec import StudySpec
 from sweeper.run.store import RunStore
-from sweeper.run.tracks import TrialInHand
 
 MAX_REPEATED_PROPOSALS = 10
 """In a row; samplers like TPE settle on a few cells of a finite space and would propose them for ever."""
@@ -42,31 +42,42 @@ class Proposals:
 
     def pending(self, length: int) -> bool:
         """Whether this draft length still has cells to hand out."""
+        return self.left(length) > 0
+
+    def left(self, length: int) -> int:
+        """How many cells of this draft length are still to be handed out."""
         prefix = f"K={length},"
-        return sum(key.startswith(prefix) for key in self._taken) < self._quotas.get(length, 0)
+        return max(0, self._quotas.get(length, 0) - sum(key.startswith(prefix) for key in self._taken))
 
-    def next(self, length: int) -> TrialInHand | None:
-        """Begin the next trial of this draft length; None when it has had its share."""
-        if not self.pending(length):
-            return None
-        if self._spec.sampler.name != "grid":
-            proposed = self._from_sampler(length)
-            if proposed is not None:
-                return proposed
-        return self._from_grid(length)
+    def untaken(self, length: int) -> list[Cell]:
+        """The cells of the grid that will be handed out for this draft length, in their order."""
+        free = [c for c in self._grid if c.draft_length == length and c.key not in self._taken]
+        return free[: self.left(length)]
 
-    def _from_grid(self, length: int) -> TrialInHand:
-        cell = next(c for c in self._grid if c.draft_length == length and c.key not in self._taken)
-        number = self._store.begin_trial(cell)
-        self.taken(cell)
-        return TrialInHand(number, cell)
+    def begin(self, cells: Sequence[Cell]) -> list[int]:
+        """Begin the trials of these cells; gives their numbers."""
+        for cell in cells:
+            self.taken(cell)
+        return self._store.begin_trials(cells)
 
-    def _from_sampler(self, length: int) -> TrialInHand | None:
+    def take(self, length: int, most: int) -> list[OpenTrial]:
+        """Begin the next trials of this draft length, at most ``most``; fewer when it has had its share."""
+        most = min(most, self.left(length))
+        if self._spec.sampler.name == "grid":
+            cells = self.untaken(length)[:most]
+            return [OpenTrial(n, cell) for n, cell in zip(self.begin(cells), cells, strict=True)]
+        return [self._from_sampler(length) or self._from_grid(length) for _ in range(most)]
+
+    def _from_grid(self, length: int) -> OpenTrial:
+        cell = self.untaken(length)[0]
+        return OpenTrial(self.begin([cell])[0], cell)
+
+    def _from_sampler(self, length: int) -> OpenTrial | None:
         for _ in range(MAX_REPEATED_PROPOSALS):
             number, cell = self._store.ask_sampler(self._spec, length)
             if cell.key not in self._taken:
                 self.taken(cell)
-                return TrialInHand(number, cell)
+                return OpenTrial(number, cell)
             self._store.tell_repeated(number)
         self._note(
             f"{self._spec.sampler.name} proposed {MAX_REPEATED_PROPOSALS} cells of K={length} that have a trial; "

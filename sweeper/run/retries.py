@@ -5,11 +5,8 @@ Counts failures and decides; knows nothing of pools or of the database.
 
 from collections import Counter
 
-from studies.brackets import triplets
 from studies.errors import AsdSweepError, EngineError, EngineOutOfMemoryError, UsageError, WorkerLostError
 from studies.legs import LegOrder
-from studies.spec import ProtocolSpec
-from sweeper.run.tracks import TrialInHand
 from sweeper.workers.messages import WorkerFailed
 
 MAX_FAILURES_IN_A_ROW = 3
@@ -25,12 +22,11 @@ ERRORS: dict[str, type[AsdSweepError]] = {
 class Retries:
     """The budgets of one run; every path of failures ends, whatever fails.
 
-    A leg may be repeated ``leg_retries`` times. A lost triplet is opened anew with further slots, so what is counted
-    for a trial is failures of a purpose and role since its last complete triplet, not those of one slot.
+    A leg may be repeated ``leg_retries`` times. A lost triplet is opened anew in another place of another chain, so
+    what is counted for a trial is failures of a purpose since its last complete triplet, not those of one slot.
     """
 
-    def __init__(self, protocol: ProtocolSpec, *, leg_retries: int) -> None:
-        self._protocol = protocol
+    def __init__(self, *, leg_retries: int) -> None:
         self._leg_retries = leg_retries
         self._failures: Counter[str] = Counter()
         self._in_a_row: Counter[str] = Counter()
@@ -41,10 +37,10 @@ class Retries:
         if order.trial is None:
             self._failures[order.label] = 0
 
-    def verdict(self, failed: WorkerFailed, trial: TrialInHand | None, *, doing: str) -> str | None:
-        """Why ``trial`` is to be given up, in a sentence; None when what failed is to be tried again.
+    def verdict(self, failed: WorkerFailed, *, doing: str, attempts: int) -> str | None:
+        """Why the trial of the leg that failed is to be given up; None when what failed is to be tried again.
 
-        trial: what the worker has in hand. doing: the leg or engine start that failed, in words.
+        doing: the leg or engine start that failed, in words. attempts: triplets of the leg's trial so far.
         Raises the error that ends the run: for an engine that cannot be built, for a shared leg that keeps failing
         (no trial can do without it), and WorkerLostError after MAX_FAILURES_IN_A_ROW of one worker.
         """
@@ -59,7 +55,7 @@ class Retries:
             )
         if order is None:
             return None
-        key = order.label if trial is None or order.trial is None else self._place(order, trial)
+        key = _place(order, attempts)
         self._failures[key] += 1
         if self._failures[key] <= self._leg_retries:
             return None
@@ -68,6 +64,8 @@ class Retries:
             raise ERRORS[failed.kind](f"{reason}; no trial of this draft length can do without it")
         return reason
 
-    def _place(self, order: LegOrder, trial: TrialInHand) -> str:
-        tried = len(triplets(trial.legs, self._protocol))
-        return f"trial {order.trial} {order.purpose} {order.role} after {tried} triplets"
+
+def _place(order: LegOrder, attempts: int) -> str:
+    if order.trial is None:
+        return order.label
+    return f"trial {order.trial} {order.purpose} {order.role} after {attempts} triplets"

@@ -18,10 +18,11 @@ from studies.controls import Cell
 from studies.errors import AsdSweepError, EngineError, FreezeRefusedError
 from studies.legs import LegRecord, Purpose, Role
 from studies.measurement import Measurement
+from studies.outcome import StoredOutcome
 from studies.protocol import GRADED_ONLY, WHOLE_TRIALS, LegPlan
 from studies.shared_legs import reference_leg
 from studies.slices import Slices
-from studies.spec import SamplerSpec, SpaceSpec, StudySpec
+from studies.spec import EQUAL_REPEATS, SamplerSpec, SpaceSpec, StudySpec
 from sweeper.run.prepare import Prepared, prepare
 from sweeper.run.progress import Counts, Progress
 from sweeper.run.slice_store import SliceStore
@@ -195,7 +196,7 @@ def _require_as_measured(database: Database, prepared: Prepared) -> None:
 
 
 def one_cell(spec: StudySpec, cell: Cell) -> StudySpec:
-    """The study with nothing but this cell to measure, by one worker."""
+    """The study with nothing but this cell to measure, by one worker, with all its triplets."""
     controls = cell.controls
     space = SpaceSpec(
         budget=[controls.budget],
@@ -205,7 +206,9 @@ def one_cell(spec: StudySpec, cell: Cell) -> StudySpec:
         gate_unit=spec.space.gate_unit,
     )
     workers = spec.workers.model_copy(update={"count": 1})
-    return spec.model_copy(update={"space": space, "sampler": SamplerSpec(seed=spec.sampler.seed), "workers": workers})
+    sampler = SamplerSpec(seed=spec.sampler.seed)
+    update = {"space": space, "sampler": sampler, "workers": workers, "planner": EQUAL_REPEATS}
+    return spec.model_copy(update=update)
 
 
 def _in_place_of_the_slices(prepared: Prepared, slice_name: SliceName, cell: Cell) -> Prepared:
@@ -228,4 +231,4 @@ class _Quieter:
         """The driver's estimate of the time left is of whole trials, and so is dropped for an audit."""
         self._progress.leg(record, counts if self._timed else replace(counts, eta_seconds=None))
 
-    def trial(self, number: int, cell: Cell, measurement: Measurement | None, reason: str, counts: Counts) -> None: ...
+    def trial(self, outcome: StoredOutcome, counts: Counts) -> None: ...

@@ -3,6 +3,8 @@
 To the driver it looks like a study of one trial that an earlier driver began. Knows nothing of Optuna.
 """
 
+from collections.abc import Sequence
+
 from storage.confirmations import end_confirmation
 from storage.database import Database
 from studies.controls import Cell
@@ -23,7 +25,7 @@ class SliceStore(RunStore):
     def unfinished_trials(self) -> list[tuple[int, Cell]]:
         return [] if self._finished else [self._asked]
 
-    def begin_trial(self, cell: Cell) -> int:
+    def begin_trials(self, cells: Sequence[Cell]) -> list[int]:
         raise AssertionError("the one trial of a slice has begun when it is asked for")
 
     def ask_sampler(self, spec: StudySpec, draft_length: int) -> tuple[int, Cell]:

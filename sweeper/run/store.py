@@ -4,6 +4,7 @@ Knows nothing of engines or pools. Heavy payloads are read back only where a mea
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +18,7 @@ from storage.studies import set_state
 from storage.trials import TrialBook
 from studies.controls import Cell
 from studies.errors import StorageError
-from studies.legs import LegRecord, Purpose
+from studies.legs import LegRecord
 from studies.outcome import StoredOutcome
 from studies.spec import StudySpec
 from sweeper.workers.messages import WorkerReady
@@ -41,8 +42,8 @@ class RunStore(ABC):
         """Trials an earlier driver began and did not end; queued ones are begun now, so that none is lost."""
 
     @abstractmethod
-    def begin_trial(self, cell: Cell) -> int:
-        """Start the trial of a cell that has none and give its number."""
+    def begin_trials(self, cells: Sequence[Cell]) -> list[int]:
+        """Start the trials of cells that have none and give their numbers, in the same order."""
 
     @abstractmethod
     def ask_sampler(self, spec: StudySpec, draft_length: int) -> tuple[int, Cell]:
@@ -57,7 +58,7 @@ class RunStore(ABC):
         """Record how a trial ended, once."""
 
     def shared_legs(self) -> list[LegRecord]:
-        """Legs that trials share; opportunity legs come with their block traces. Not those of distrusted engines."""
+        """Legs that trials share; traced ones come with their block traces. Not those of distrusted engines."""
         distrusted = {
             engine
             for event in list_events(self._database, self._name, _CANARY_FAILED)
@@ -67,8 +68,7 @@ class RunStore(ABC):
         for key, leg in self._journal.legs_by_key(trial=None).items():
             if leg.engine_id in distrusted:
                 continue
-            traced = leg.order.purpose is Purpose.OPPORTUNITY
-            found.append(replace(leg, payload=self._journal.payload(key)) if traced else leg)
+            found.append(replace(leg, payload=self._journal.payload(key)) if leg.order.trace else leg)
         return found
 
     def distrust(self, engine_ids: set[str]) -> None:
@@ -81,10 +81,14 @@ class RunStore(ABC):
     def finished_trials(self) -> list[tuple[int, Cell]]:
         return list(self._finished)
 
-    def record_leg(self, record: LegRecord, leg_key: str) -> None:
-        """Journal one leg durably."""
-        self._journal.record(record, leg_key=self._prefix + leg_key)
-        self._legs_done += 1
+    def outcomes(self) -> list[StoredOutcome]:
+        """How trials ended in earlier runs."""
+        return []
+
+    def record_legs(self, legs: Sequence[tuple[LegRecord, str]]) -> None:
+        """Journal legs with their keys durably, all of them or none."""
+        self._journal.record_all([(record, self._prefix + key) for record, key in legs])
+        self._legs_done += len(legs)
 
     def legs_done(self) -> int:
         return self._legs_done
@@ -116,9 +120,12 @@ class StudyStore(RunStore):
         self._book = TrialBook(database, spec.name, spec.space)
         self._repaired = self._book.repair()
         super().__init__(database, spec.name)
-        outcomes = list_outcomes(database, spec.name)
-        self._finished = [(o.trial, o.cell) for o in outcomes]
-        self._failed = sum(o.state == "failed" for o in outcomes)
+        self._outcomes = list_outcomes(database, spec.name)
+        self._finished = [(o.trial, o.cell) for o in self._outcomes]
+        self._failed = sum(o.state == "failed" for o in self._outcomes)
+
+    def outcomes(self) -> list[StoredOutcome]:
+        return list(self._outcomes)
 
     def unfinished_trials(self) -> list[tuple[int, Cell]]:
         while self._book.ask_waiting() is not None:
@@ -128,12 +135,13 @@ class StudyStore(RunStore):
     def failed_trials(self) -> int:
         return self._failed
 
-    def begin_trial(self, cell: Cell) -> int:
-        self._book.enqueue([cell])
-        asked = self._book.ask_waiting(cell.draft_length)
-        if asked is None or asked[1] != cell:
-            raise StorageError(f"cell {cell.key} was queued but could not be started; is another driver at work?")
-        return asked[0]
+    def begin_trials(self, cells: Sequence[Cell]) -> list[int]:
+        asked = self._book.begin_many(cells)
+        if [cell for _, cell in asked] != list(cells):
+            raise StorageError(
+                f"{len(cells)} cells were queued but could not all be started; is another driver at work?"
+            )
+        return [number for number, _ in asked]
 
     def ask_sampler(self, spec: StudySpec, draft_length: int) -> tuple[int, Cell]:
         return self._book.ask_sampler(spec.sampler.name, seed=spec.sampler.seed, draft_length=draft_length)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from studies.limits import RunLimits
+
 from storage.database import Database, open_database
 from storage.lock import study_lock
 from storage.studies import COMPLETE, RUNNING, create_or_check, paused
@@ -9,6 +11,7 @@ from studies.errors import AsdSweepError, EngineError, UsageError
 from studies.protocol import WHOLE_TRIALS, LegPlan
 from studies.spec import StudySpec
 from sweeper.run.driver import Driver
+from sweeper.run.lineup import nothing_to_do
 from sweeper.run.prepare import Prepared, check_sampler, prepare
 from sweeper.run.progress import Progress
 from sweeper.run.signals import draining
@@ -27,8 +30,10 @@ class RunResult:
     exit_code: int
 
 
-def run_study(spec: StudySpec, settings: Settings, progress: Progress) -> RunResult:
+def run_study(spec: StudySpec, settings: Settings, progress: Progress, limits: RunLimits | None = None) -> RunResult:
     """Measure a study until nothing is left; an existing study of the same plan is taken up where it stands.
+
+    limits: when to end before that; not part of the plan.
 
     Raises UsageError and its kin before anything starts, StorageError, EngineError, WorkerLostError; whatever was
     measured until then is stored, and the study's state says why it paused.
@@ -47,7 +52,7 @@ def run_study(spec: StudySpec, settings: Settings, progress: Progress) -> RunRes
             asd_sweep_version=version(),
         )
         progress.note(f"prompts: {prepared.source}")
-        return _measure(prepared, settings, progress, database)
+        return _measure(prepared, settings, progress, database, limits)
 
 
 def check_engine(spec: StudySpec, settings: Settings) -> None:
@@ -112,22 +117,30 @@ def make_pool(spec: StudySpec) -> Pool:
     return RayPool(spec.workers, accelerators_per_worker=spec.engine.tensor_parallel_size)
 
 
-def _measure(prepared: Prepared, settings: Settings, progress: Progress, database: Database) -> RunResult:
+def _measure(
+    prepared: Prepared, settings: Settings, progress: Progress, database: Database, limits: RunLimits | None
+) -> RunResult:
     spec = prepared.spec
     store = StudyStore(database, spec)
-    if Driver.nothing_to_do(spec, store):
+    if nothing_to_do(spec, store):
         store.state(COMPLETE)
         return RunResult(True, _exit_code(store))
     store.state(RUNNING)
     try:
-        finished, signal_code = drive(prepared, settings, progress, store)
+        finished, signal_code = drive(prepared, settings, progress, store, limits=limits)
     except AsdSweepError as error:
         store.state(paused(str(error)))
         raise
     except KeyboardInterrupt:
         store.state(paused("stopped at once by a signal; the same start goes on"))
         raise
-    store.state(COMPLETE if finished else paused("stopped by a signal; the same start goes on"))
+    if finished:
+        store.state(COMPLETE)
+    elif signal_code:
+        store.state(paused("stopped by a signal; the same start goes on"))
+    else:
+        store.event("stop", {"why": "deadline"})
+        store.state(paused("the deadline came; the same start goes on"))
     return RunResult(finished, _exit_code(store) if finished else signal_code)
 
 
@@ -139,6 +152,7 @@ def drive(
     *,
     legs: LegPlan = WHOLE_TRIALS,
     identify: bool = False,
+    limits: RunLimits | None = None,
 ) -> tuple[bool, int]:
     """Run the driver on the pool the study asks for: (nothing is left, exit code of the signal that stopped it or 0).
 
@@ -156,6 +170,7 @@ def drive(
                 stopping=lambda: bool(stop),
                 legs=legs,
                 identify=identify,
+                limits=limits,
             )
             return driver.run(), stop.exit_code
     finally:

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 from studies.errors import AsdSweepError, EngineError, EngineOutOfMemoryError, UsageError
-from studies.legs import LegOrder
+from studies.legs import LegOrder, LegRecord
 from sweeper.engine.base import Engine
 from sweeper.installation import package_problems
-from sweeper.measure.leg import Workload, build_workload, decode_leg
-from sweeper.workers.messages import FailureKind, LegDone, WorkerFailed, WorkerOrder, WorkerReady
+from sweeper.measure.leg import Workload, build_workload, decode_leg, decode_legs
+from sweeper.workers.messages import FailureKind, LegsDone, WorkerFailed, WorkerOrder, WorkerReady
 from sweeper.workers.pinning import bind_and_check
 
 
@@ -46,18 +46,22 @@ class WorkerBody:
             start_seconds=time.perf_counter() - started,
         )
 
-    def run(self, leg: LegOrder) -> LegDone | WorkerFailed:
-        """Decode one leg. After a failure the engine's state is unknown: the process must be replaced."""
+    def run(self, legs: tuple[LegOrder, ...]) -> LegsDone | WorkerFailed:
+        """Decode one leg, or several together. After a failure the engine's state is unknown: replace the process."""
         assert self._order is not None
         assert self._engine is not None
         assert self._workload is not None
+        protocol, worker = self._order.protocol, self._order.worker
         try:
-            record = decode_leg(
-                self._engine, leg, self._workload, protocol=self._order.protocol, worker=self._order.worker
-            )
+            if len(legs) == 1:
+                records: tuple[LegRecord, ...] = (
+                    decode_leg(self._engine, legs[0], self._workload, protocol=protocol, worker=worker),
+                )
+            else:
+                records = decode_legs(self._engine, legs, self._workload, protocol=protocol, worker=worker)
         except (AsdSweepError, MemoryError) as error:
-            return WorkerFailed(self._order.worker, _kind(error), str(error) or type(error).__name__, leg)
-        return LegDone(self._order.worker, record)
+            return WorkerFailed(worker, _kind(error), str(error) or type(error).__name__, legs[0])
+        return LegsDone(worker, records)
 
     def close(self) -> None:
         if self._engine is not None:
@@ -91,7 +95,12 @@ def build_engine(order: WorkerOrder) -> Engine:
 
         answers = {p.problem_id: p.answer for prompts in order.slices.values() for p in prompts}
         return SimulatedEngine(
-            spec, draft_length=order.draft_length, seed=order.seed, answers=answers, gate_unit=order.gate_unit
+            spec,
+            draft_length=order.draft_length,
+            seed=order.seed,
+            answers=answers,
+            gate_unit=order.gate_unit,
+            shared_prefill=order.shared_prefill,
         )
     from sweeper.engine.drafters import resolve_drafter
     from sweeper.engine.models import resolve_model
@@ -109,6 +118,7 @@ def build_engine(order: WorkerOrder) -> Engine:
             cores=cores,
             seed=order.seed,
             identify=order.identify,
+            shared_prefill=order.shared_prefill,
         )
     except ImportError as error:
         raise EngineError(f"vLLM cannot be imported ({error}); run make setup, then asd-sweep doctor") from error

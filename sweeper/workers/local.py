@@ -17,7 +17,7 @@ class LocalPool:
     def __init__(self, size: int = 1) -> None:
         self._size = size
         self._bodies: dict[str, WorkerBody] = {}
-        self._pending: deque[tuple[str, WorkerOrder | LegOrder]] = deque()
+        self._pending: deque[tuple[str, WorkerOrder | tuple[LegOrder, ...]]] = deque()
 
     @property
     def size(self) -> int:
@@ -33,15 +33,15 @@ class LocalPool:
         self._bodies[order.worker] = WorkerBody()
         self._pending.append((order.worker, order))
 
-    def submit(self, worker: str, order: LegOrder) -> None:
-        self._pending.append((worker, order))
+    def submit(self, worker: str, orders: tuple[LegOrder, ...]) -> None:
+        self._pending.append((worker, orders))
 
     def wait(self, timeout_seconds: float) -> list[WorkerEvent]:
         if not self._pending:
             return []
-        worker, order = self._pending.popleft()
+        worker, item = self._pending.popleft()
         body = self._bodies[worker]
-        return [body.start(order, bind=False) if isinstance(order, WorkerOrder) else body.run(order)]
+        return [body.start(item, bind=False) if isinstance(item, WorkerOrder) else body.run(item)]
 
     def stop(self, worker: str) -> None:
         body = self._bodies.pop(worker, None)

@@ -19,6 +19,8 @@ class WorkerOrder:
     slices: prompts by slice name. exemplars: worked problems put before each question.
     cores: CPU cores to bind to, empty on accelerators. model_cache: folder of fetched models.
     identify: the engine's facts are to say what it is (``identity``), as freezing needs.
+    shared_prefill: the engine will decode several legs together, so it is built with a prefix cache; legs decoded
+    alone never read it.
     """
 
     worker: str
@@ -33,6 +35,7 @@ class WorkerOrder:
     accelerators: int = 0
     seed: int = 0
     identify: bool = False
+    shared_prefill: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,11 @@ class WorkerReady:
 
 
 @dataclass(frozen=True)
-class LegDone:
-    """One leg was decoded."""
+class LegsDone:
+    """What was sent is decoded: ``records`` in the order of the orders, one unless they were decoded together."""
 
     worker: str
-    record: LegRecord
+    records: tuple[LegRecord, ...]
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class WorkerFailed:
     """The worker cannot go on; its process is gone or must be replaced.
 
     kind: infrastructure (the process died), out_of_memory, configuration (would fail again), engine.
-    order: the leg that was running, if one was.
+    order: the leg that was running, if one was; the first of those that were decoded together.
     """
 
     worker: str
@@ -70,4 +73,4 @@ class WorkerFailed:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-WorkerEvent = WorkerReady | LegDone | WorkerFailed
+WorkerEvent = WorkerReady | LegsDone | WorkerFailed

@@ -22,8 +22,11 @@ class Pool(Protocol):
         """Begin a new process and its engine; answered by WorkerReady or WorkerFailed."""
         ...
 
-    def submit(self, worker: str, order: LegOrder) -> None:
-        """Begin one leg; answered by LegDone or WorkerFailed."""
+    def submit(self, worker: str, orders: tuple[LegOrder, ...]) -> None:
+        """Begin one leg, or several as one batch (sweeper.measure.leg.decode_legs).
+
+        Answered by LegsDone, or by WorkerFailed with the first of the orders.
+        """
         ...
 
     def wait(self, timeout_seconds: float) -> list[WorkerEvent]:

@@ -100,8 +100,8 @@ class RayPool:
         self._actors[order.worker] = actor
         self._running[actor.start.remote(order)] = (order.worker, None)
 
-    def submit(self, worker: str, order: LegOrder) -> None:
-        self._running[self._actors[worker].run.remote(order)] = (worker, order)
+    def submit(self, worker: str, orders: tuple[LegOrder, ...]) -> None:
+        self._running[self._actors[worker].run.remote(orders)] = (worker, orders[0])
 
     def wait(self, timeout_seconds: float) -> list[WorkerEvent]:
         if not self._running:

@@ -14,8 +14,12 @@ engine: {kind: simulated}
 space: {budget: [0, 8], gate: [1], block_cap: [2], draft_length: [4, 7]}
 data: {few_shot: 0, slices: {fixed_work: 3, quality: 4}}
 protocol: {clock: cpu, triplets: 2, max_attempts: 4, fixed_work_tokens: 12, natural_eos_tokens: 16}
+planner: {racing: false, replay: false, audits: one_arm}
 workers: {pool: local}
 """
+
+RACED = "{racing: true, audits: batched}"
+"""The planner section of a raced study; STUDY gives all cells the same, so that legs can be counted."""
 
 
 def write_study(folder: Path, **changes: str) -> str:

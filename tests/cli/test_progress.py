@@ -1,13 +1,14 @@
 """What a run says on standard error: plain lines where nobody watches, nothing that markup could break."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from studies.controls import Cell, Controls
-from studies.measurement import Measurement
+from studies.outcome import OutcomeState, StoredOutcome
 from sweeper.cli.progress import TerminalProgress
 from sweeper.run.progress import Counts
 from tests.run.bench import Bench, measured, small
@@ -21,33 +22,34 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return measured(tmp_path_factory.mktemp("measured"), small(space={"draft_length": [7]}))
 
 
-def said_by(*, measurement: Measurement | None, reason: str = "") -> str:
+def said_by(outcome: StoredOutcome) -> str:
     written = io.StringIO()
     with TerminalProgress(Console(file=written)) as progress:
-        progress.trial(4, CELL, measurement, reason, COUNTS)
+        progress.trial(outcome, COUNTS)
     return written.getvalue()
 
 
-def measurement_of(bench: Bench) -> Measurement:
-    return Measurement.from_json(bench.reading().outcomes[0].measurement)
-
-
 def test_a_measured_trial_is_one_line_with_its_interval_and_clock(bench: Bench) -> None:
-    line = said_by(measurement=measurement_of(bench))
+    line = said_by(replace(bench.reading().outcomes[0], trial=4, cell=CELL))
     assert line.startswith("[3/10] trial 4 K=7,B=8,g=0.25,M=2: gain ")
     assert "(n=2, cpu clock)" in line
     assert line.count("\n") == 1
 
 
-def test_a_failed_trial_says_why() -> None:
-    line = said_by(measurement=None, reason="trial 4 K=7 fixed_work asd #1 failed 3 times")
-    assert line == "[3/10] trial 4 K=7,B=8,g=0.25,M=2: failed, trial 4 K=7 fixed_work asd #1 failed 3 times\n"
+@pytest.mark.parametrize("state", ["failed", "stopped"])
+def test_a_trial_that_ended_without_a_measurement_says_why(state: OutcomeState) -> None:
+    line = said_by(StoredOutcome(trial=4, cell=CELL, state=state, reason="of this reason"))
+    assert line == f"[3/10] trial 4 K=7,B=8,g=0.25,M=2: {state}, of this reason\n"
+
+
+def test_a_trial_that_was_stopped_says_its_gain_and_why(bench: Bench) -> None:
+    line = said_by(replace(bench.reading().outcomes[0], state="stopped", reason="outpaced: trial 7 is faster"))
+    assert line.endswith("cpu clock); stopped: outpaced: trial 7 is faster\n")
 
 
 def test_an_infeasible_trial_says_why(tmp_path: Path) -> None:
     spec = small(space={"draft_length": [7]}, engine={"extra": {"noise_pct": 30}}, protocol={"drift_limit_pct": 0.001})
-    noisy = measured(tmp_path, spec)
-    line = said_by(measurement=measurement_of(noisy), reason=noisy.reading().outcomes[0].reason)
+    line = said_by(measured(tmp_path, spec).reading().outcomes[0])
     assert "no gain measured, 4 triplets rejected; infeasible: too noisy" in line
 
 

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,7 @@ from studies.spec_file import load_preset, preset_names
 from sweeper.run import study as run_module
 from sweeper.settings import Settings
 from sweeper.workers.messages import WorkerFailed
-from tests.cli.simulated import CommandLine, write_study
+from tests.cli.simulated import RACED, CommandLine, write_study
 from tests.engine.gpus import machine_with
 from tests.run.bench import Item, ScriptedPool, failing, new_folder, prepare_once
 
@@ -63,7 +64,7 @@ def test_with_json_the_output_is_one_document(asd_sweep: CommandLine, tiny: str)
     assert asd_sweep("start", "--study", tiny, "--json") == 0
     document = asd_sweep.document()
     assert (document["study"], document["state"]) == ("tiny", "complete")
-    assert document["trials"] == {"complete": 4, "running": 0, "failed": 0, "infeasible": 0}
+    assert document["trials"] == {"complete": 4, "running": 0, "failed": 0, "infeasible": 0, "stopped": 0}
     assert document["engine_starts"] == 2
     assert len(document["frontier"]["cells"]) == 4
 
@@ -112,6 +113,77 @@ def test_a_dry_run_says_what_it_takes_and_makes_nothing(asd_sweep: CommandLine, 
     assert not (asd_sweep.folder / "study.db").exists()
 
 
+def test_a_plan_rests_on_legs_that_were_measured_before(asd_sweep: CommandLine, tiny: str) -> None:
+    assert asd_sweep("start", "--study", tiny, "--dry-run", "--json") == 0
+    assumed = asd_sweep.document()
+    assert "measured legs" not in assumed["assumption"]
+    assert asd_sweep("start", "--study", tiny) == 0
+    assert asd_sweep("start", "--study", tiny, "--as", "again", "--dry-run", "--json") == 0
+    informed = asd_sweep.document()
+    assert "durations of 38 measured legs" in informed["assumption"]
+    assert informed["legs"] == assumed["legs"]
+    assert informed["engine_minutes"] != assumed["engine_minutes"]
+    other = write_study(asd_sweep.folder, name="other", engine="{kind: simulated, max_num_seqs: 4}")
+    assert asd_sweep("start", "--study", other, "--dry-run", "--json") == 0
+    assert "measured legs" not in asd_sweep.document()["assumption"]
+
+
+@pytest.mark.parametrize(("length", "fits"), [("1s", None), ("9000h", "even at most")])
+def test_a_plan_says_whether_it_fits_the_deadline(
+    length: str, fits: str | None, asd_sweep: CommandLine, tiny: str
+) -> None:
+    assert asd_sweep("start", "--study", tiny, "--deadline", length, "--dry-run", "--json") == 0
+    document = asd_sweep.document()
+    assert document["deadline"]["fits"] == fits
+    assert document["deadline"]["sentence"] in document["notes"]
+
+
+@pytest.mark.parametrize("option", [("--deadline", "soon"), ("--until", "0.5"), ("--deadline", "2020-01-01")])
+def test_a_limit_that_cannot_be_read_is_a_usage_error_before_anything_starts(
+    option: tuple[str, str], asd_sweep: CommandLine, tiny: str
+) -> None:
+    code, line = asd_sweep.fails("start", "--study", tiny, *option)
+    assert code == 2
+    assert line.startswith(option[0])
+    assert not (asd_sweep.folder / "study.db").exists()
+
+
+def test_a_run_that_meets_its_deadline_is_paused_with_exit_code_0_and_goes_on(
+    asd_sweep: CommandLine, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = datetime.now(UTC) - timedelta(seconds=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("sweeper.cli.start.parse_deadline", lambda text, now: late)
+        assert asd_sweep("start", "--study", tiny, "--deadline", "1s", "--json") == 0
+    document = asd_sweep.document()
+    assert (document["state"], document["legs"]["done"]) == ("paused", 0)
+    assert "the deadline came" in document["reason"]
+    assert asd_sweep("start", "--study", tiny, "--json") == 0
+    assert asd_sweep.document()["state"] == "complete"
+
+
+def test_a_raced_study_says_what_was_stopped_and_what_to_take(asd_sweep: CommandLine) -> None:
+    study = write_study(
+        asd_sweep.folder,
+        planner=RACED,
+        space="{budget: [0, 2, 8, inf], gate: [0.5, 2], block_cap: [2], draft_length: [7]}",
+        data="{few_shot: 0, slices: {fixed_work: 3, quality: 24}}",
+        protocol="{clock: cpu, triplets: 4, max_attempts: 8, min_triplets: 1, fixed_work_tokens: 12, "
+        "natural_eos_tokens: 16}",
+    )
+    assert asd_sweep("start", "--study", study) == 0
+    for said in ("Take now: trial ", "Stopped early", "outpaced", "Replay: "):
+        assert said in asd_sweep.out
+    assert asd_sweep("status", "--study", "tiny", "--json") == 0
+    status = asd_sweep.document()
+    assert status["trials"]["stopped"] > 0
+    assert sum(status["decisions"].values()) == 7
+    assert asd_sweep("frontier", "--study", "tiny", "--json") == 0
+    cells = asd_sweep.document()["cells"]
+    assert all(cell["decision"]["reason"] == cell["reason"] for cell in cells if cell["state"] == "stopped")
+    assert all(cell["predicted_accepted_length"] > 1 for cell in cells)
+
+
 def test_a_failed_trial_gives_exit_code_1_and_the_reason(
     asd_sweep: CommandLine, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +193,7 @@ def test_a_failed_trial_gives_exit_code_1_and_the_reason(
     monkeypatch.setattr(run_module, "make_pool", lambda spec: ScriptedPool(before=failing(graded)))
     assert asd_sweep("start", "--study", tiny, "--json") == 1
     document = asd_sweep.document()
-    assert document["trials"] == {"complete": 3, "running": 0, "failed": 1, "infeasible": 0}
+    assert document["trials"] == {"complete": 3, "running": 0, "failed": 1, "infeasible": 0, "stopped": 0}
     assert document["legs"]["retried"] == 2
     failed = [cell for cell in document["frontier"]["cells"] if cell["trial"] == 2]
     assert "failed 3 times, last: the process died" in failed[0]["reason"]
@@ -134,7 +206,7 @@ def test_a_signal_gives_the_exit_code_a_shell_expects_and_the_state(
     number: int, code: int, asd_sweep: CommandLine, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def before(worker: str, item: Item) -> WorkerFailed | None:
-        if isinstance(item, LegOrder) and item.trial == 1 and item.slot == 1:
+        if isinstance(item, LegOrder) and item.trial == 1 and item.slice_name == "quality":
             os.kill(os.getpid(), number)
         return None
 

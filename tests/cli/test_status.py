@@ -53,10 +53,13 @@ def test_status_counts_trials_legs_and_engine_starts(asd_sweep: CommandLine) -> 
     document = asd_sweep.document()
     assert document["study"] == "tiny"
     assert document["state"] == "complete"
-    assert document["trials"] == {"complete": 4, "running": 0, "failed": 0, "infeasible": 0}
+    assert document["trials"] == {"complete": 4, "running": 0, "failed": 0, "infeasible": 0, "stopped": 0}
     assert document["legs"]["retried"] == 0
     assert document["legs"]["done"] > 4 * 6
     assert document["engine_starts"] == 2
+    assert document["engine_starts_by_draft_length"] == {"4": 1, "7": 1}
+    assert document["passes"] == 4
+    assert document["recommendation"]["trial"] in range(4)
     assert document["clock"] == "cpu"
     assert "built-in generator" in document["source"]
 
@@ -128,7 +131,7 @@ def test_a_study_without_a_trial_has_an_empty_frontier(asd_sweep: CommandLine) -
     assert asd_sweep.document()["cells"] == []
     assert asd_sweep("frontier", "--study", "another") == 0
     assert asd_sweep("status", "--study", "another", "--json") == 0
-    assert asd_sweep.document()["trials"] == {"complete": 0, "running": 0, "failed": 0, "infeasible": 0}
+    assert asd_sweep.document()["trials"] == {"complete": 0, "running": 0, "failed": 0, "infeasible": 0, "stopped": 0}
 
 
 def begin_another(asd_sweep: CommandLine) -> None:

@@ -29,11 +29,11 @@ Prompts = list[tuple[str, str]]
 
 @pytest.fixture(scope="module", params=["simulated", pytest.param("vllm", marks=pytest.mark.engine)])
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """A warm engine with the per-position gate; the real one is the session's (tests/conftest.py)."""
+    """A warm engine with the per-position gate that can share prefills; the real one is the session's."""
     if request.param == "vllm":
         yield cast(Engine, request.getfixturevalue("vllm_engine"))
         return
-    made = SimulatedEngine(EngineSpec(kind="simulated", max_num_seqs=3), draft_length=7, seed=5)
+    made = SimulatedEngine(EngineSpec(kind="simulated", max_num_seqs=3), draft_length=7, seed=5, shared_prefill=True)
     yield made
     made.close()
 
@@ -217,3 +217,81 @@ def test_an_empty_batch_gives_an_empty_result(engine: Engine) -> None:
     assert decoded.requests == ()
     assert decoded.traces == ()
     assert (decoded.preemptions, decoded.prefix_cache_hits) == (0, 0)
+
+
+# -- several arms as one batch --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def arms() -> list[DecodeOptions]:
+    """Strict, B = 0 and three others, for a graded leg."""
+    asd = [Controls(0, 1, 2), TIGHT, PAPER, UNLIMITED]
+    return [
+        DecodeOptions(Role.STRICT, TOKENS, ignore_eos=False, trace=True),
+        *(DecodeOptions(Role.ASD, TOKENS, ignore_eos=False, controls=controls, trace=True) for controls in asd),
+    ]
+
+
+@pytest.fixture(scope="module")
+def together(engine: Engine, prompts: Prompts, arms: list[DecodeOptions]) -> tuple[Decoded, ...]:
+    return engine.decode_together(prompts, arms)
+
+
+def test_each_arm_of_a_batch_receives_what_it_receives_alone(
+    engine: Engine, prompts: Prompts, arms: list[DecodeOptions], together: tuple[Decoded, ...]
+) -> None:
+    """All of it on the simulated engine; a real one rounds by the batch's shape, so a request may differ there."""
+    alone = [request for arm in arms for request in engine.decode(prompts, arm).requests]
+    same = [a == b for a, b in zip(alone, (r for decoded in together for r in decoded.requests), strict=True)]
+    assert sum(same) > len(same) / 2
+    assert all(same) or engine.facts.kind == "vllm"
+
+
+def test_b_0_in_a_batch_is_strict_in_that_batch(together: tuple[Decoded, ...]) -> None:
+    strict, zero, *others = together
+    assert zero.requests == strict.requests
+    assert all(leg_hash(other) != leg_hash(strict) for other in others[1:])
+
+
+def test_the_accounts_of_every_request_of_a_batch_hold(
+    prompts: Prompts, arms: list[DecodeOptions], together: tuple[Decoded, ...]
+) -> None:
+    for arm, decoded in zip(arms, together, strict=True):
+        for (name, _), request in zip(prompts, decoded.requests, strict=True):
+            _check_accounts(request, blocks_of(decoded, name))
+            assert request.regret_spent <= (arm.controls.budget if arm.role is Role.ASD else 0)
+
+
+def test_the_seconds_of_a_batch_are_shared_out_by_tokens(together: tuple[Decoded, ...]) -> None:
+    tokens = [sum(len(r.token_ids) for r in decoded.requests) for decoded in together]
+    for seconds in ([d.wall_seconds for d in together], [d.cpu_seconds for d in together]):
+        assert min(seconds) > 0
+        assert [s / sum(seconds) for s in seconds] == pytest.approx([t / sum(tokens) for t in tokens])
+
+
+def test_all_arms_of_a_batch_read_the_same_prefills_and_a_leg_alone_reads_none(
+    engine: Engine, prompts: Prompts, arms: list[DecodeOptions], together: tuple[Decoded, ...]
+) -> None:
+    hits = {decoded.prefix_cache_hits for decoded in together}
+    assert len(hits) == 1
+    assert 0 < hits.pop() <= sum(engine.count_tokens(text) for _, text in prompts)
+    assert engine.decode(prompts, arms[0]).prefix_cache_hits == 0
+    assert {decoded.preemptions for decoded in together} == {0}
+
+
+def test_fixed_work_in_a_batch_gives_every_request_exactly_its_tokens(engine: Engine, prompts: Prompts) -> None:
+    options = [DecodeOptions(role, 5, ignore_eos=True, controls=PAPER) for role in (Role.STRICT, Role.ASD)]
+    for decoded in engine.decode_together(prompts[:3], options):
+        assert [len(r.token_ids) for r in decoded.requests] == [5, 5, 5]
+        assert decoded.traces == ()
+
+
+def test_after_a_batch_legs_alone_are_what_they_were(engine: Engine, prompts: Prompts) -> None:
+    before = [decode(engine, prompts[:2], role) for role in (Role.STRICT, Role.TARGET_ONLY)]
+    engine.decode_together(prompts[:1], [DecodeOptions(Role.ASD, 8, ignore_eos=True, controls=UNLIMITED)])
+    after = [decode(engine, prompts[:2], role) for role in (Role.STRICT, Role.TARGET_ONLY)]
+    assert [decoded.requests for decoded in after] == [decoded.requests for decoded in before]
+
+
+def test_an_empty_batch_has_an_empty_result_for_each_arm(engine: Engine, arms: list[DecodeOptions]) -> None:
+    assert [decoded.requests for decoded in engine.decode_together([], arms)] == [()] * len(arms)

@@ -14,9 +14,9 @@ import pytest
 from studies.spec import WorkersSpec
 from studies.spec_engine import EngineSpec
 from sweeper.workers.local import LocalPool
-from sweeper.workers.messages import LegDone, WorkerEvent, WorkerFailed, WorkerReady
+from sweeper.workers.messages import LegsDone, WorkerEvent, WorkerFailed, WorkerReady
 from sweeper.workers.pool import Pool
-from tests.workers.ordering import ASD_LEG, GRADED_LEG, STRICT_LEG, worker_order
+from tests.workers.ordering import ASD_LEG, AUDIT_BATCH, GRADED_LEG, STRICT_LEG, worker_order
 
 PATIENCE_SECONDS = 600
 WORKERS = 2
@@ -78,20 +78,39 @@ def test_a_started_worker_is_ready_with_its_engine(pool: Pool) -> None:
 def test_legs_come_back_in_the_order_they_were_sent_one_at_a_time(pool: Pool) -> None:
     ready = started(pool)
     for order in (STRICT_LEG, ASD_LEG, GRADED_LEG):
-        pool.submit("w0", order)
+        pool.submit("w0", (order,))
         (done,) = wait_for(pool, 1)
-        assert isinstance(done, LegDone)
-        assert (done.worker, done.record.order, done.record.engine_id) == ("w0", order, ready.engine_id)
+        assert isinstance(done, LegsDone)
+        (record,) = done.records
+        assert (done.worker, record.order, record.engine_id) == ("w0", order, ready.engine_id)
 
 
 def test_a_record_comes_back_whole(pool: Pool) -> None:
     started(pool)
-    pool.submit("w0", GRADED_LEG)
+    pool.submit("w0", (GRADED_LEG,))
     (done,) = wait_for(pool, 1)
-    assert isinstance(done, LegDone)
-    record = done.record
+    assert isinstance(done, LegsDone)
+    (record,) = done.records
     assert len(record.payload.token_ids) == len(record.payload.texts) == len(record.requests) == 6
     assert [len(ids) for ids in record.payload.token_ids] == [r.tokens for r in record.requests]
+
+
+def test_legs_sent_together_come_back_together_in_their_order(pool: Pool) -> None:
+    ready = started(pool)
+    pool.submit("w0", AUDIT_BATCH)
+    (done,) = wait_for(pool, 1)
+    assert isinstance(done, LegsDone)
+    assert tuple(record.order for record in done.records) == AUDIT_BATCH
+    assert {(record.engine_id, record.worker) for record in done.records} == {(ready.engine_id, "w0")}
+
+
+def test_legs_that_cannot_be_decoded_together_are_a_failure_that_names_the_first(pool: Pool) -> None:
+    started(pool)
+    pool.submit("w0", (*AUDIT_BATCH, ASD_LEG))
+    (failed,) = wait_for(pool, 1)
+    assert isinstance(failed, WorkerFailed)
+    assert (failed.worker, failed.kind, failed.order) == ("w0", "configuration", AUDIT_BATCH[0])
+    assert ASD_LEG.label in failed.message
 
 
 def test_two_workers_have_an_engine_each_and_answer_for_themselves(pool: Pool) -> None:
@@ -100,18 +119,18 @@ def test_two_workers_have_an_engine_each_and_answer_for_themselves(pool: Pool) -
     ready = {event.worker: event for event in wait_for(pool, 2) if isinstance(event, WorkerReady)}
     assert ready.keys() == {"w0", "w1"}
     assert ready["w0"].engine_id != ready["w1"].engine_id
-    pool.submit("w0", STRICT_LEG)
-    pool.submit("w1", STRICT_LEG)
-    done = {event.worker: event for event in wait_for(pool, 2) if isinstance(event, LegDone)}
-    assert {worker: event.record.engine_id for worker, event in done.items()} == {
+    pool.submit("w0", (STRICT_LEG,))
+    pool.submit("w1", (STRICT_LEG,))
+    done = {event.worker: event for event in wait_for(pool, 2) if isinstance(event, LegsDone)}
+    assert {worker: event.records[0].engine_id for worker, event in done.items()} == {
         worker: event.engine_id for worker, event in ready.items()
     }
-    assert done["w0"].record.token_hash == done["w1"].record.token_hash
+    assert done["w0"].records[0].token_hash == done["w1"].records[0].token_hash
 
 
 def test_a_stopped_worker_says_nothing_more(pool: Pool) -> None:
     started(pool)
-    pool.submit("w0", STRICT_LEG)
+    pool.submit("w0", (STRICT_LEG,))
     pool.stop("w0")
     pool.stop("w0")
     assert pool.wait(2) == []
@@ -122,10 +141,10 @@ def test_a_worker_started_again_has_a_new_engine(pool: Pool) -> None:
     pool.stop("w0")
     second = started(pool)
     assert first.engine_id != second.engine_id
-    pool.submit("w0", STRICT_LEG)
+    pool.submit("w0", (STRICT_LEG,))
     (done,) = wait_for(pool, 1)
-    assert isinstance(done, LegDone)
-    assert done.record.engine_id == second.engine_id
+    assert isinstance(done, LegsDone)
+    assert done.records[0].engine_id == second.engine_id
 
 
 def test_an_engine_that_cannot_be_built_is_a_failure_with_its_kind(pool: Pool) -> None:
@@ -173,7 +192,7 @@ def test_a_stopped_ray_worker_has_no_process_any_more(ray_pool: Pool) -> None:
 def test_a_killed_ray_worker_is_a_failure_that_names_its_leg(ray_pool: Pool) -> None:
     pid = started(ray_pool).pinning["pid"]
     os.kill(pid, signal.SIGSTOP)  # so that the leg is running when the process dies
-    ray_pool.submit("w0", ASD_LEG)
+    ray_pool.submit("w0", (ASD_LEG,))
     time.sleep(0.2)
     os.kill(pid, signal.SIGKILL)
     (failed,) = wait_for(ray_pool, 1)
@@ -190,7 +209,7 @@ def test_a_ray_worker_killed_between_two_legs_fails_at_the_next(ray_pool: Pool) 
     pid = started(ray_pool).pinning["pid"]
     os.kill(pid, signal.SIGKILL)
     assert gone(pid)
-    ray_pool.submit("w0", ASD_LEG)
+    ray_pool.submit("w0", (ASD_LEG,))
     (failed,) = wait_for(ray_pool, 1)
     assert isinstance(failed, WorkerFailed)
     assert (failed.kind, failed.order) == ("infrastructure", ASD_LEG)

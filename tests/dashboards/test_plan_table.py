@@ -25,9 +25,10 @@ def shown(confirm: int) -> str:
 def test_legs_starts_time_and_its_assumption_are_shown_in_80_columns():
     text = shown(confirm=1374)
     lines = [line.split() for line in text.splitlines()]
-    assert ["legs,", "fixed", "work", "70", "104"] in lines  # 4 cells x 17 (25) + target only for 2 K (x 2 workers)
-    assert ["engine", "starts", "2", "4"] in lines
+    assert ["legs,", "fixed", "work", "40", "40", "104"] in lines  # see tests/studies/test_estimate.py
+    assert ["engine", "starts", "2", "2", "4"] in lines
     assert "120 tokens/s and 20 s for each engine start" in " ".join(text.split())
+    assert "Expected: 33 % of the cells get all their triplets" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
 

@@ -177,6 +177,36 @@ def test_one_batch_decodes_every_request_under_its_own_controls(
     assert refused == {"malformed": 1}
 
 
+def _in_parts(engine: Any, prompts: list[tuple[str, str]], arms: list[DecodeOptions], most: int) -> Any:
+    from sweeper.engine import vllm_batch
+
+    calls: list[int] = []
+    usual, generate = vllm_batch.MOST_REQUESTS, engine._generate
+    engine._generate = lambda texts, params: calls.append(len(texts)) or generate(texts, params)
+    vllm_batch.MOST_REQUESTS = most
+    try:
+        return engine.decode_together(prompts, arms), calls
+    finally:
+        vllm_batch.MOST_REQUESTS = usual
+        del engine._generate
+
+
+def test_a_batch_too_large_for_one_call_is_put_together_again(
+    vllm_engine: EngineProcess, prompts: list[tuple[str, str]]
+) -> None:
+    arms = [DecodeOptions(Role.STRICT, 12, True), DecodeOptions(Role.ASD, 12, True, UNLIMITED)]
+    whole = vllm_engine.decode_together(prompts, arms)
+    parts, calls = vllm_engine.call(_in_parts, prompts, arms, 10)
+    assert calls == [9, 9, 6], "three requests a prompt, a primer among them"
+    pairs = [
+        (a.token_ids, b.token_ids)
+        for one, other in zip(whole, parts, strict=True)
+        for a, b in zip(one.requests, other.requests, strict=True)
+    ]
+    assert len(set(pairs)) > len(prompts)
+    assert sum(a == b for a, b in pairs) > len(pairs) / 2, "requests of other prompts or arms"
+
+
 # -- stock vLLM -----------------------------------------------------------------------------------------------------
 
 

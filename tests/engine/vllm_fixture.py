@@ -22,7 +22,9 @@ def model_cache() -> Path:
     return Path(os.environ.get("ASD_SWEEP_CACHE") or "~/.cache/asd-sweep").expanduser()
 
 
-def _serve(pipe: Any, spec: EngineSpec, draft_length: int, plugin: bool, interpreter: bool) -> None:
+def _serve(
+    pipe: Any, spec: EngineSpec, draft_length: int, plugin: bool, interpreter: bool, shared_prefill: bool
+) -> None:
     try:
         if interpreter:
             from tests.rig.interpreter import enable
@@ -36,7 +38,9 @@ def _serve(pipe: Any, spec: EngineSpec, draft_length: int, plugin: bool, interpr
             from sweeper.engine.vllm_engine import VllmEngine
 
             drafter = resolve_drafter(spec.drafter, cache=model_cache())
-            engine: Any = VllmEngine(spec, draft_length=draft_length, target=target, drafter=drafter)
+            engine: Any = VllmEngine(
+                spec, draft_length=draft_length, target=target, drafter=drafter, shared_prefill=shared_prefill
+            )
         else:
             engine = _stock(spec, draft_length, target.path)
         pipe.send(("ok", None))
@@ -93,10 +97,11 @@ class EngineProcess:
         draft_length: int = 7,
         plugin: bool = True,
         interpreter: bool = False,
+        shared_prefill: bool = False,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, spec or EngineSpec(), draft_length, plugin, interpreter)
+        arguments = (theirs, spec or EngineSpec(), draft_length, plugin, interpreter, shared_prefill)
         self._process = context.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
@@ -128,6 +133,9 @@ class EngineProcess:
     def decode(self, prompts: Sequence[tuple[str, str]], options: DecodeOptions) -> Decoded:
         return self.call(_decode, list(prompts), options)  # type: ignore[no-any-return]  # the pipe knows no types
 
+    def decode_together(self, prompts: Sequence[tuple[str, str]], arms: Sequence[DecodeOptions]) -> tuple[Decoded, ...]:
+        return self.call(_decode_together, list(prompts), list(arms))  # type: ignore[no-any-return]  # as decode
+
     def close(self) -> None:
         if self._process.is_alive():
             self._pipe.send((None, ()))
@@ -151,6 +159,10 @@ def _decode(engine: Any, prompts: list[tuple[str, str]], options: DecodeOptions)
     return engine.decode(prompts, options)  # type: ignore[no-any-return]  # a VllmEngine
 
 
+def _decode_together(engine: Any, prompts: list[tuple[str, str]], arms: list[DecodeOptions]) -> tuple[Decoded, ...]:
+    return engine.decode_together(prompts, arms)  # type: ignore[no-any-return]  # a VllmEngine
+
+
 def make_vllm_engine() -> EngineProcess:
-    """The warm engine most tests share: embedded model, n-gram drafter, K=7, eight sequences."""
-    return EngineProcess()
+    """The warm engine most tests share: embedded model, n-gram drafter, K=7, eight sequences, shared prefills."""
+    return EngineProcess(shared_prefill=True)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from studies.controls import STRICT, Controls
-from studies.errors import DataError
+from studies.errors import DataError, UsageError
 from studies.legs import LegOrder, LegRecord, Purpose, Role, hash_tokens
 from studies.spec_engine import EngineSpec
 from sweeper.engine.simulated import SimulatedEngine
-from sweeper.measure.leg import Workload, build_workload, decode_leg, options_for
-from tests.workers.ordering import ASD_LEG, GRADED_LEG, PROTOCOL, STRICT_LEG, problems
+from sweeper.measure.leg import Workload, build_workload, decode_leg, decode_legs, options_for
+from tests.workers.ordering import ASD_LEG, AUDIT_BATCH, GRADED_LEG, PROTOCOL, STRICT_LEG, problems
 
 SLICES = {"fixed_work": problems()[:3], "quality": problems()[3:9]}
 ANSWERS = {p.problem_id: p.answer for p in problems()}
@@ -108,3 +108,48 @@ def test_traces_come_where_they_are_asked_for(engine: SimulatedEngine) -> None:
     traced = decoded(engine, LegOrder(Purpose.OPPORTUNITY, Role.STRICT, 7, trace=True))
     assert traced.payload.traces
     assert sum(len(block.draft) for block in traced.payload.traces) >= sum(r.drafted for r in traced.requests)
+
+
+def test_legs_decoded_together_are_recorded_as_if_alone_in_the_order_asked_for(engine: SimulatedEngine) -> None:
+    records = decode_legs(engine, AUDIT_BATCH, workload_of(engine), protocol=PROTOCOL, worker="w3")
+    assert tuple(record.order for record in records) == AUDIT_BATCH
+    for record in records:
+        alone = decoded(engine, record.order)
+        assert record.requests == alone.requests
+        assert record.payload == alone.payload
+        assert (record.worker, record.engine_id) == ("w3", alone.engine_id)
+    strict, zero, *others = records
+    assert zero.token_hash == strict.token_hash
+    assert all(other.token_hash != strict.token_hash for other in others)
+    assert len({record.started_at for record in records}) == 1
+
+
+def test_the_seconds_of_legs_decoded_together_add_up_to_less_than_alone_where_they_share_prefills() -> None:
+    spec = EngineSpec(kind="simulated", extra={"noise_pct": 0.0})
+    seconds, hits = [], []
+    for shared in (False, True):
+        engine = SimulatedEngine(spec, draft_length=7, answers=ANSWERS, shared_prefill=shared)
+        records = decode_legs(engine, AUDIT_BATCH, workload_of(engine), protocol=PROTOCOL, worker="w3")
+        seconds.append(sum(record.wall_seconds for record in records))
+        hits.append({record.prefix_cache_hits for record in records})
+    assert seconds[1] < seconds[0]
+    assert hits[0] == {0}
+    assert hits[1] == {sum(r.prompt_tokens for r in records[0].requests)}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (replace(ASD_LEG, batch=2), "must be decoded alone: only graded legs share a batch"),
+        (replace(AUDIT_BATCH[0], role=Role.TARGET_ONLY), "has no drafts and must be decoded alone"),
+        (replace(AUDIT_BATCH[1], batch=3, trial=7), "must be of one batch, got 2, 3"),
+        (replace(AUDIT_BATCH[1], batch=None, trial=7), "must be of one batch, got 2, None"),
+        (replace(AUDIT_BATCH[1], trial=7), "stands twice in one batch"),
+        (replace(AUDIT_BATCH[1], trial=7, controls=Controls(1, 1, 1), trace=True), "role and controls only"),
+    ],
+)
+def test_legs_that_cannot_be_decoded_together_are_refused(
+    wrong: LegOrder, message: str, engine: SimulatedEngine
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        decode_legs(engine, (*AUDIT_BATCH, wrong), workload_of(engine), protocol=PROTOCOL, worker="w3")

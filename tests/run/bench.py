@@ -17,6 +17,7 @@ from storage.database import Database, open_database
 from storage.legs import LegJournal
 from storage.readings import StudyReading, read_study
 from studies.legs import LegOrder, LegRecord
+from studies.limits import RunLimits
 from studies.outcome import StoredOutcome
 from studies.spec import DataSpec, StudySpec
 from sweeper.run import study as run_module
@@ -41,18 +42,23 @@ SMALL: dict[str, Any] = {
         "natural_eos_tokens": 16,
         "target_only": False,
     },
+    "planner": {"racing": False, "replay": False, "audits": "one_arm"},
     "workers": {"pool": "local"},
 }
+"""Every cell with the same repeats, so that its legs can be counted on paper; racing has tests of its own."""
 
 IN_MEMORY = Path("/dev/shm")
 
 SHARED_LEGS = 6
 """Of a draft length of SMALL: two warm-ups, two canaries, opportunity, strict reference."""
 
-TRIAL_LEGS = 6
-"""Of a cell of SMALL: the bracket S A S A S, and the graded leg."""
+CHAIN_LEGS = 9
+"""Timed legs of a draft length of SMALL: two passes over two cells, S A S A S A S A S."""
 
-ALL_LEGS = 2 * SHARED_LEGS + 4 * TRIAL_LEGS
+LENGTH_LEGS = SHARED_LEGS + CHAIN_LEGS + 2
+"""Of a draft length of SMALL: what is shared, the chain, and a graded leg of each of its two cells."""
+
+ALL_LEGS = 2 * LENGTH_LEGS
 
 
 class DriverDied(Exception):
@@ -113,9 +119,9 @@ class ScriptedPool:
         self._inner.start(order)
         self._items.append((order.worker, order))
 
-    def submit(self, worker: str, order: LegOrder) -> None:
-        self._inner.submit(worker, order)
-        self._items.append((worker, order))
+    def submit(self, worker: str, orders: tuple[LegOrder, ...]) -> None:
+        self._inner.submit(worker, orders)
+        self._items.append((worker, orders[0]))
 
     def wait(self, timeout_seconds: float) -> list[WorkerEvent]:
         if not self._items:
@@ -184,13 +190,13 @@ class Bench:
     spec: StudySpec
     heard: Heard = field(default_factory=Heard)
 
-    def start(self, pool: Pool | None = None, **changes: Any) -> RunResult:
+    def start(self, pool: Pool | None = None, *, limits: RunLimits | None = None, **changes: Any) -> RunResult:
         """What ``asd-sweep start`` does, on ``pool`` (a LocalPool of one worker where none is given)."""
         spec = StudySpec.model_validate(self.spec.model_dump() | changes)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(run_module, "prepare", prepare_once)
             patch.setattr(run_module, "make_pool", lambda spec: pool or LocalPool(1))
-            return run_study(spec, Settings(storage_url=self.url), self.heard)
+            return run_study(spec, Settings(storage_url=self.url), self.heard, limits)
 
     def database(self) -> "closing[Database]":
         return closing(open_database(self.url, create=False, read_only=True))

@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
+from storage.events import list_events
 from studies.controls import Cell, Controls
 from studies.legs import LegRecord, Purpose, Role
+from studies.outcome import StoredOutcome
 from sweeper.run.progress import Counts
 from sweeper.workers.local import LocalPool
-from tests.run.bench import ALL_LEGS, SHARED_LEGS, TRIAL_LEGS, Bench, Heard
+from tests.run.bench import ALL_LEGS, CHAIN_LEGS, LENGTH_LEGS, SHARED_LEGS, Bench, Heard
 from tests.run.checks import check_whole
 
 
@@ -40,9 +43,12 @@ def test_relaxed_cells_take_fewer_rounds_for_the_same_tokens(undisturbed: Bench)
         assert per_leg["asd"][1] < per_leg["strict"][1]
 
 
-def test_what_trials_share_is_decoded_once_and_their_own_in_brackets(undisturbed: Bench) -> None:
+def test_what_trials_share_is_decoded_once_and_their_triplets_in_one_chain(undisturbed: Bench) -> None:
     legs = list(undisturbed.legs().values())
-    shared = Counter((leg.order.draft_length, leg.order.purpose) for leg in legs if leg.order.trial is None)
+    timed = [leg for leg in legs if leg.order.purpose is Purpose.FIXED_WORK]
+    shared = Counter(
+        (leg.order.draft_length, leg.order.purpose) for leg in legs if leg.order.trial is None and leg not in timed
+    )
     assert shared == {
         (length, purpose): count
         for length in (4, 7)
@@ -53,10 +59,27 @@ def test_what_trials_share_is_decoded_once_and_their_own_in_brackets(undisturbed
             Purpose.NATURAL_EOS: 1,
         }.items()
     }
+    for length in (4, 7):
+        chain = [leg.order for leg in timed if leg.order.draft_length == length]
+        assert [o.slot for o in chain] == list(range(CHAIN_LEGS))
+        assert [o.role for o in chain] == [Role.STRICT, Role.ASD] * 4 + [Role.STRICT]
     for trial in range(4):
         own = [leg.order for leg in legs if leg.order.trial == trial]
-        assert [o.role for o in own] == [Role.STRICT, Role.ASD, Role.STRICT, Role.ASD, Role.STRICT, Role.ASD]
-        assert [o.purpose for o in own] == [Purpose.FIXED_WORK] * 5 + [Purpose.NATURAL_EOS]
+        assert [o.purpose for o in own] == [Purpose.FIXED_WORK] * 2 + [Purpose.NATURAL_EOS]
+        assert {o.role for o in own} == {Role.ASD}
+
+
+def test_the_order_of_every_pass_is_on_record_and_the_second_is_the_first_reversed(undisturbed: Bench) -> None:
+    with undisturbed.database() as database:
+        brackets = [event.detail for event in list_events(database, undisturbed.spec.name, "bracket")]
+    assert [(b["draft_length"], b["pass"]) for b in brackets] == [(4, 0), (4, 1), (7, 0), (7, 1)]
+    assert [b["order"][::-1] for b in brackets[1::2]] == [b["order"] for b in brackets[::2]]
+    decoded = [
+        leg.order.trial
+        for leg in undisturbed.legs().values()
+        if leg.order.purpose is Purpose.FIXED_WORK and leg.order.trial is not None
+    ]
+    assert decoded == [trial for b in brackets for trial in b["order"]]
 
 
 def test_a_finished_study_starts_no_engine_again(undisturbed: Bench) -> None:
@@ -122,17 +145,15 @@ def test_progress_is_told_of_every_leg_and_trial_after_it_was_stored(one_length:
             assert counts.legs_done == one_length.reading().legs_done
             told.append(("leg", counts))
 
-        def trial(self, number: int, cell: Cell, measurement: object, reason: str, counts: Counts) -> None:
-            assert one_length.reading().outcomes[-1].trial == number
+        def trial(self, outcome: StoredOutcome, counts: Counts) -> None:
+            assert one_length.reading().outcomes[-1] == outcome
             told.append(("trial", counts))
 
     one_length.heard = Listening()
     one_length.start()
     assert [kind for kind, _ in told].count("trial") == 2
     counts = [found for _, found in told]
-    assert [found.legs_done for kind, found in told if kind == "leg"] == list(
-        range(1, SHARED_LEGS + 2 * TRIAL_LEGS + 1)
-    )
+    assert [found.legs_done for kind, found in told if kind == "leg"] == list(range(1, LENGTH_LEGS + 1))
     assert {found.cells_total for found in counts} == {2}
     assert [found.cells_done for found in counts] == sorted(found.cells_done for found in counts)
     assert all(found.eta_seconds is not None and found.eta_seconds >= 0 for found in counts)
@@ -145,13 +166,14 @@ def test_what_is_left_gets_less_with_every_leg(one_length: Bench) -> None:
 
     class Listening(Heard):
         def leg(self, record: LegRecord, counts: Counts) -> None:
-            if record.order.trial is not None:
+            if one_length.reading().legs_done > SHARED_LEGS:
                 left.append(counts.eta_seconds or 0.0)
 
     one_length.heard = Listening()
     one_length.start()
-    assert left == sorted(left, reverse=True)
-    assert len(left) == 2 * TRIAL_LEGS
+    assert all(after <= 1.05 * before for before, after in pairwise(left))
+    assert left[-1] == 0
+    assert len(left) == LENGTH_LEGS - SHARED_LEGS
 
 
 def test_infinite_controls_go_all_the_way(make_bench: Callable[..., Bench]) -> None:

@@ -18,7 +18,7 @@ from studies.errors import (
 from studies.legs import LegOrder, LegRecord, Purpose, Role
 from studies.shared_legs import UNLIMITED
 from sweeper.workers.local import LocalPool
-from sweeper.workers.messages import FailureKind, LegDone, WorkerEvent, WorkerFailed, WorkerOrder
+from sweeper.workers.messages import FailureKind, LegsDone, WorkerEvent, WorkerFailed, WorkerOrder
 from tests.run.bench import SHARED_LEGS, Bench, Item, ScriptedPool, failing
 from tests.run.checks import check_whole, counted
 
@@ -44,7 +44,9 @@ def shared_leg(purpose: Purpose) -> Callable[[Item], bool]:
     [
         relaxed_leg,
         shared_leg(Purpose.CANARY),
-        lambda item: isinstance(item, LegOrder) and item.trial == 1 and item.slot == 4,
+        lambda item: (
+            isinstance(item, LegOrder) and item.trial is None and item.purpose == "fixed_work" and item.slot == 4
+        ),
         lambda item: isinstance(item, LegOrder) and item.trial == 0 and item.purpose is Purpose.NATURAL_EOS,
         engine_start,
     ],
@@ -94,20 +96,18 @@ def test_how_often_a_leg_is_repeated_is_a_setting(make_bench: Callable[..., Benc
     assert bench.reading().legs_retried == 0
 
 
-def test_a_bracket_whose_closing_leg_always_fails_is_given_up_too(one_length: Bench) -> None:
+def test_a_chain_whose_strict_legs_always_fail_after_an_asd_leg_pauses_the_study(one_length: Bench) -> None:
+    """No trial can do without strict legs, so the study ends with the reason, and goes on when the cause is gone."""
+
     def closing(item: Item) -> bool:
-        return isinstance(item, LegOrder) and item.trial == 0 and item.role is Role.STRICT and after_asd[0]
+        timed = isinstance(item, LegOrder) and item.purpose is Purpose.FIXED_WORK
+        return timed and item.role is Role.STRICT and item.slot > 0
 
-    after_asd = [False]
-    fail = failing(closing)
-
-    def before(worker: str, item: Item) -> WorkerFailed | None:
-        failure = fail(worker, item)
-        after_asd[0] = isinstance(item, LegOrder) and item.role is Role.ASD and item.trial == 0
-        return failure
-
-    assert one_length.start(ScriptedPool(before=before)).exit_code == 1
-    assert Counter(outcome.state for outcome in one_length.reading().outcomes) == {"complete": 1, "failed": 1}
+    with pytest.raises(EngineError, match=r"shared K=7 fixed_work strict #2 failed 3 times"):
+        one_length.start(ScriptedPool(before=failing(closing, kind="engine")))
+    assert one_length.reading().state.startswith("paused: shared K=7 fixed_work strict #2 failed 3 times")
+    assert one_length.start().exit_code == 0
+    check_whole(one_length)
 
 
 def test_a_shared_leg_that_keeps_failing_pauses_the_study(one_length: Bench) -> None:
@@ -193,8 +193,8 @@ def changed(wanted: Callable[[LegOrder], bool], change: Callable[[LegRecord], Le
     """A pool whose engine reports something else for some legs."""
 
     def after(event: WorkerEvent) -> WorkerEvent:
-        if isinstance(event, LegDone) and wanted(event.record.order):
-            return LegDone(event.worker, change(event.record))
+        if isinstance(event, LegsDone):
+            return LegsDone(event.worker, tuple(change(r) if wanted(r.order) else r for r in event.records))
         return event
 
     return ScriptedPool(after=after)
@@ -217,12 +217,12 @@ def test_an_engine_that_ignores_the_controls_is_not_measured(one_length: Bench) 
     strict: list[LegRecord] = []
 
     def after(event: WorkerEvent) -> WorkerEvent:
-        if isinstance(event, LegDone):
-            record = event.record
+        if isinstance(event, LegsDone):
+            (record,) = event.records
             if record.order.purpose is Purpose.WARMUP:
                 strict.append(record)
             elif record.order.controls == UNLIMITED:
-                return LegDone(event.worker, replace(record, requests=strict[-1].requests))
+                return LegsDone(event.worker, (replace(record, requests=strict[-1].requests),))
         return event
 
     with pytest.raises(CanaryError, match="B=g=M=inf changed nothing"):

@@ -1,7 +1,7 @@
 """A driver that dies loses next to nothing: the same start goes on, and ends with what an undisturbed run finds.
 
-In the small study a draft length takes legs 1 to 6 for what its trials share, and then six for each of its cells:
-a bracket of five (strict, asd, strict, asd, strict) and a graded one.
+In the small study a draft length takes legs 1 to 6 for what its trials share, then a chain of nine timed legs (two
+passes over two cells), then a graded leg of each cell.
 """
 
 from collections import Counter
@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from storage.trials import TrialBook
+from studies.legs import LegRecord, Purpose
 from sweeper.workers.local import LocalPool
-from sweeper.workers.messages import LegDone, WorkerEvent
-from tests.run.bench import ALL_LEGS, SHARED_LEGS, TRIAL_LEGS, Bench, DriverDied, ScriptedPool, dying_after
+from sweeper.workers.messages import LegsDone, WorkerEvent
+from tests.run.bench import CHAIN_LEGS, LENGTH_LEGS, SHARED_LEGS, Bench, DriverDied, ScriptedPool, dying_after
 from tests.run.checks import beyond_plan, check_cost, check_same_as, check_whole
 
 MOMENTS = {
@@ -24,8 +25,9 @@ MOMENTS = {
     "strict and asd done": (SHARED_LEGS + 2, 1, 1),
     "a triplet done": (SHARED_LEGS + 3, 1, 0),
     "a triplet and asd done": (SHARED_LEGS + 4, 1, 1),
-    "the bracket done": (SHARED_LEGS + 5, 0, 0),
-    "before the last leg": (ALL_LEGS // 2 - 1, 0, 0),
+    "a pass done": (SHARED_LEGS + 5, 1, 0),
+    "the chain done": (SHARED_LEGS + CHAIN_LEGS, 0, 0),
+    "before the last leg": (LENGTH_LEGS - 1, 0, 0),
 }
 """How many legs are done when the driver dies, and how many strict and asd legs that costs (``beyond_plan``)."""
 
@@ -43,7 +45,7 @@ def test_the_same_start_goes_on_after_the_driver_died(
     check_whole(one_length)
     check_same_as(undisturbed, one_length)
     check_cost(one_length, deaths=1)
-    assert beyond_plan(one_length.spec, one_length.legs()) == Counter(strict=strict, asd=asd)
+    assert beyond_plan(one_length.legs()) == Counter(strict=strict, asd=asd)
 
 
 def test_a_driver_may_die_again_and_again(bench: Bench, undisturbed: Bench) -> None:
@@ -80,7 +82,7 @@ def test_a_trial_whose_end_is_stored_but_not_told_is_told_by_the_next_start(
     one_length.start()
     check_whole(one_length)
     check_same_as(undisturbed, one_length)
-    assert len(one_length.legs()) == ALL_LEGS // 2 + 2  # the second engine's warm-up
+    assert len(one_length.legs()) == LENGTH_LEGS + 2  # the second engine's warm-up
 
 
 def test_a_trial_that_is_measured_but_not_stored_is_stored_by_the_next_start(
@@ -95,7 +97,7 @@ def test_a_trial_that_is_measured_but_not_stored_is_stored_by_the_next_start(
     one_length.start()
     check_whole(one_length)
     check_same_as(undisturbed, one_length)
-    assert len(one_length.legs()) == ALL_LEGS // 2 + 2
+    assert len(one_length.legs()) == LENGTH_LEGS + 2
 
 
 def test_a_trial_that_was_queued_but_not_begun_is_begun_by_the_next_start(
@@ -111,7 +113,7 @@ def test_a_trial_that_was_queued_but_not_begun_is_begun_by_the_next_start(
         patch.setattr(TrialBook, "enqueue", enqueue_and_die)
         with pytest.raises(DriverDied):
             one_length.start()
-    assert one_length.told() == {0: ("WAITING", None)}
+    assert one_length.told() == {0: ("WAITING", None), 1: ("WAITING", None)}
 
     one_length.start()
     check_whole(one_length)
@@ -123,20 +125,27 @@ def test_an_engine_that_decodes_other_tokens_than_before_decodes_its_own_referen
 ) -> None:
     bench = make_bench(space={"draft_length": [7]})
     with pytest.raises(DriverDied):
-        bench.start(ScriptedPool(before=dying_after(SHARED_LEGS + TRIAL_LEGS + 1)))
+        bench.start(ScriptedPool(before=dying_after(SHARED_LEGS + 3)))
 
     bench.start(ScriptedPool(after=_other_tokens))
     check_whole(bench)
-    shared = Counter(leg.order.label for leg in bench.legs().values() if leg.order.trial is None)
+    shared = Counter(
+        leg.order.label
+        for leg in bench.legs().values()
+        if leg.order.trial is None and leg.order.purpose is not Purpose.FIXED_WORK
+    )
     assert set(shared.values()) == {2}
 
 
 def _other_tokens(event: WorkerEvent) -> WorkerEvent:
     """What an engine of another machine might report: every request has other tokens, each time the same."""
-    if not isinstance(event, LegDone):
+    if not isinstance(event, LegsDone):
         return event
-    requests = tuple(replace(r, token_hash=f"other-{r.token_hash}") for r in event.record.requests)
-    return LegDone(event.worker, replace(event.record, requests=requests))
+    return LegsDone(event.worker, tuple(_with_other_tokens(record) for record in event.records))
+
+
+def _with_other_tokens(record: LegRecord) -> LegRecord:
+    return replace(record, requests=tuple(replace(r, token_hash=f"other-{r.token_hash}") for r in record.requests))
 
 
 def _dies(*_args: Any, **_kwargs: Any) -> None:

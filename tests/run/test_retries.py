@@ -6,9 +6,7 @@ from studies.controls import Cell, Controls
 from studies.errors import EngineOutOfMemoryError, UsageError, WorkerLostError
 from studies.legs import LegOrder, Purpose, Role
 from sweeper.run.retries import Retries
-from sweeper.run.tracks import TrialInHand
 from sweeper.workers.messages import FailureKind, WorkerFailed
-from tests.run.bench import small
 
 CELL = Cell(7, Controls(8, 1, 2))
 WARMUP = LegOrder(Purpose.WARMUP, Role.STRICT, 7)
@@ -21,14 +19,13 @@ def timed(role: Role, slot: int) -> LegOrder:
 
 @pytest.fixture
 def retries() -> Retries:
-    return Retries(small().protocol, leg_retries=2)
+    return Retries(leg_retries=2)
 
 
 def fail(
     retries: Retries, order: LegOrder | None, *, kind: FailureKind = "infrastructure", worker: str = "w0"
 ) -> str | None:
-    trial = None if order is None or order.trial is None else TrialInHand(3, CELL)
-    return retries.verdict(WorkerFailed(worker, kind, "gone", order), trial, doing="that leg")
+    return retries.verdict(WorkerFailed(worker, kind, "gone", order), doing="that leg", attempts=0)
 
 
 def test_a_leg_may_be_repeated_as_often_as_the_study_says(retries: Retries) -> None:

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+from studies.brackets import triplets
 from studies.controls import Cell, Controls
 from studies.legs import LegOrder, LegPayload, LegRecord, Purpose, RequestRecord, Role
-from studies.protocol import next_shared_leg, next_trial_leg
-from studies.spec import ProtocolSpec
+from studies.measurement import graded_leg
+from studies.passes import OpenTrial, audit_orders, next_of_chain, pass_order
+from studies.shared_legs import next_shared_leg, shared_orders
+from studies.spec import EQUAL_REPEATS, ProtocolSpec
 
 TOKENS = 8
 PROMPTS = 4
@@ -84,7 +87,8 @@ def run_shared(
 ) -> int:
     """Decode shared legs into ``legs`` until none is asked for; returns how many were."""
     before = len(legs)
-    while (order := next_shared_leg(draft_length, spec, legs=legs, engine_id=engine_id)) is not None:
+    orders = shared_orders(draft_length, spec, EQUAL_REPEATS)
+    while (order := next_shared_leg(draft_length, spec, legs=legs, engine_id=engine_id, orders=orders)) is not None:
         legs.append(decode(order, engine_id))
         assert len(legs) < before + 100, "the shared legs do not end"
     return len(legs) - before
@@ -93,12 +97,39 @@ def run_shared(
 def run_trial(
     cell: Cell, trial: int, spec: ProtocolSpec, *, shared: list[LegRecord], decode: Decoder = steady
 ) -> list[LegRecord]:
-    """Decode a whole trial in one engine process."""
-    legs: list[LegRecord] = []
-    while (order := next_trial_leg(cell, trial, spec, legs=legs, shared=shared, engine_id="engine-1")) is not None:
-        legs.append(decode(order, "engine-1"))
-        assert len(legs) < 100, "the trial does not end"
-    return legs
+    """Decode a whole trial in one engine process, alone in its chain, whose strict legs go to ``shared``."""
+    own = OpenTrial(trial, cell)
+    last = None
+    while True:
+        tried = triplets(own.legs, spec, shared=shared)
+        wanted = sum(t.retained for t in tried) < spec.triplets and len(tried) < spec.max_attempts
+        order = next_of_chain(last, own if wanted else None, draft_length=cell.draft_length)
+        if order is None:
+            break
+        last = decode(order, "engine-1")
+        (shared if order.trial is None else own.legs).append(last)
+        assert len(own.legs) < 100, "the trial does not end"
+    if graded_leg(own.legs) is None:
+        (order,) = audit_orders([own], draft_length=cell.draft_length, batch=None)
+        own.legs.append(decode(order, "engine-1"))
+    return own.legs
+
+
+def chain_of(trials: list[OpenTrial], passes: int, *, shared: list[LegRecord]) -> list[LegRecord]:
+    """Decode ``passes`` passes over ``trials`` in one engine process; every timed leg in its order."""
+    chain: list[LegRecord] = []
+    by_number = {trial.number: trial for trial in trials}
+    for number in range(passes):
+        queue = [by_number[n] for n in pass_order(list(by_number), number=number, seed=1, draft_length=3)]
+        while True:
+            order = next_of_chain(chain[-1] if chain else None, queue[0] if queue else None, draft_length=3)
+            if order is None:
+                break
+            if order.trial is not None:
+                queue.pop(0)
+            chain.append(steady(order, "engine-1"))
+            (shared if order.trial is None else by_number[order.trial].legs).append(chain[-1])
+    return chain
 
 
 def fixed_work(role: Role, slot: int, **changes: object) -> LegRecord:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from studies.brackets import check_fixed_work
+from studies.canaries import canary_failures
 from studies.legs import LegRecord, Purpose, Role
-from studies.protocol import canary_failures, check_fixed_work
 
 from .making import TOKENS, make_leg, protocol, run_shared
 

@@ -5,12 +5,14 @@ from collections import Counter
 
 import pytest
 
-from studies.estimate import eta_seconds, mean_seconds, plan, provable, remaining_legs
+from studies.estimate import eta_seconds, mean_seconds, plan, provable
+from studies.expected_legs import graded_legs, planned_legs, remaining_legs
 from studies.legs import LegOrder, LegRecord, Purpose, Role
+from studies.passes import OpenTrial, audit_orders
 from studies.space import cells
-from studies.spec import StudySpec
+from studies.spec import EQUAL_REPEATS, StudySpec
 
-from .making import RELAXED, make_leg, run_shared, run_trial
+from .making import RELAXED, chain_of, make_leg, run_shared, run_trial, steady
 
 
 def spec(**protocol) -> StudySpec:
@@ -20,7 +22,23 @@ def spec(**protocol) -> StudySpec:
             "space": {"budget": [0, 8], "gate": [0.25, 1], "block_cap": [2], "draft_length": [3, 7]},
             "data": {"slices": {"fixed_work": 4, "quality": 64, "confirm": 1374}},
             "protocol": {"triplets": 3, "max_attempts": 5, "fixed_work_tokens": 8, "natural_eos_tokens": 32} | protocol,
+            "planner": EQUAL_REPEATS.model_dump(mode="json"),
         }
+    )
+
+
+def raced(**planner) -> StudySpec:
+    value = spec().model_dump(mode="json")
+    return StudySpec.model_validate({**value, "planner": planner})
+
+
+def left_of(study: StudySpec, open_trials, *, cells_not_begun=0, draft_lengths_to_prepare=0):
+    return remaining_legs(
+        study.protocol,
+        study.planner,
+        open_trials=open_trials,
+        cells_not_begun=cells_not_begun,
+        draft_lengths_to_prepare=draft_lengths_to_prepare,
     )
 
 
@@ -37,11 +55,14 @@ def test_a_quiet_study_takes_exactly_the_legs_of_the_plan(target_only):
         shared: list[LegRecord] = []
         run_shared(draft_length, study.protocol, engine_id="engine-1", legs=shared)
         taken += shared
+        trials: list[OpenTrial] = []
         for number, cell in enumerate(c for c in cells(study.space, seed=1) if c.draft_length == draft_length):
-            taken += run_trial(cell, number, study.protocol, shared=shared)
+            trials.append(OpenTrial(number, cell))
+        taken += chain_of(trials, 3, shared=shared)
+        taken += [steady(order, "engine-1") for t in trials for order in audit_orders([t], draft_length=3, batch=None)]
     found = plan_of(study)
     assert found.cells == 6
-    assert Counter(found.legs) == Counter(leg.order.purpose for leg in taken)
+    assert Counter(found.legs) == Counter(found.legs_at_least) == Counter(leg.order.purpose for leg in taken)
 
 
 def test_the_noisiest_study_takes_at_most_the_legs_of_the_plan():
@@ -55,7 +76,33 @@ def test_the_noisiest_study_takes_at_most_the_legs_of_the_plan():
     legs = run_trial(RELAXED, 0, study.protocol, shared=shared, decode=noisy)
     most = plan_of(study).legs_at_most
     assert most[Purpose.WARMUP] == 2 * sum(leg.order.purpose is Purpose.WARMUP for leg in shared)
-    assert most[Purpose.FIXED_WORK] == 2 + 6 * sum(leg.order.purpose is Purpose.FIXED_WORK for leg in legs)
+    asd = sum(leg.order.role is Role.ASD and leg.order.purpose is Purpose.FIXED_WORK for leg in legs)
+    assert asd == study.protocol.max_attempts
+    assert most[Purpose.FIXED_WORK] == 2 * (2 * 3 * asd + 1 + 1)  # three cells a length, and a target-only leg
+
+
+def test_a_raced_study_takes_between_its_first_triplets_and_all_of_them():
+    found = plan_of(raced(first_triplets=1, audit_cells=2))
+    assert found.going_on_share == pytest.approx(1 / 3)
+    least, expected, most = found.legs_at_least, found.legs, found.legs_at_most
+    # of three cells a length one goes on: two more triplets; a target-only leg and an opening strict leg
+    assert least[Purpose.FIXED_WORK] == expected[Purpose.FIXED_WORK] == 2 * (2 * (3 + 2) + 1 + 1)
+    assert most[Purpose.FIXED_WORK] == 2 * (2 * 3 * 5 + 1 + 1)
+    assert expected[Purpose.NATURAL_EOS] == 2 * (1 + 1 + 1)  # the cell, the strict leg of its batch, target-only
+    assert most[Purpose.NATURAL_EOS] == 2 * (3 + 3 + 1)
+    assert found.engine_minutes_at_least <= found.engine_minutes < found.engine_minutes_at_most
+
+
+@pytest.mark.parametrize(("cells_", "batch", "legs"), [(0, 8, 0), (1, 8, 2), (8, 8, 9), (9, 8, 11), (9, 3, 12)])
+def test_every_batch_of_graded_legs_has_a_strict_one(cells_, batch, legs):
+    planner = raced(audit_cells=batch).planner
+    assert graded_legs(cells_, planner) == legs
+    assert graded_legs(cells_, EQUAL_REPEATS) == cells_
+
+
+def test_a_draft_length_without_cells_costs_no_leg():
+    study = raced()
+    assert not any(planned_legs(study.protocol, study.planner, cells=[], workers=3, case="most").values())
 
 
 def test_tokens_and_minutes_follow_from_the_slices_and_the_assumed_speed():
@@ -130,17 +177,24 @@ def test_legs_left_are_those_the_trial_still_orders():
     run_shared(3, study.protocol, engine_id="engine-1", legs=shared)
     legs = run_trial(RELAXED, 0, study.protocol, shared=shared)
     for done in range(len(legs) + 1):
-        left = remaining_legs(study.protocol, trials=[legs[:done]], draft_lengths_to_prepare=0)
-        assert Counter(left) == Counter(leg.order.purpose for leg in legs[done:])
+        left = left_of(study, [legs[:done]])
+        own = Counter(leg.order.purpose for leg in legs[done:])
+        assert Counter(left) == Counter({p: n * (2 if p is Purpose.FIXED_WORK else 1) for p, n in own.items()})
+
+
+def test_of_raced_trials_a_third_is_expected_to_go_on():
+    study = raced(first_triplets=1, audit_cells=8)
+    left = left_of(study, [[]] * 3, cells_not_begun=3)
+    assert left == {Purpose.FIXED_WORK: 2 * (6 + 4), Purpose.NATURAL_EOS: 2 + 1}
 
 
 def test_draft_lengths_to_prepare_add_their_shared_legs():
     study = spec()
     shared: list[LegRecord] = []
     run_shared(3, study.protocol, engine_id="engine-1", legs=shared)
-    left = remaining_legs(study.protocol, trials=[[]], draft_lengths_to_prepare=2)
+    left = left_of(study, [[]], draft_lengths_to_prepare=2)
     expected = Counter({p: 2 * n for p, n in Counter(leg.order.purpose for leg in shared).items()})
-    expected += Counter({Purpose.FIXED_WORK: 7, Purpose.NATURAL_EOS: 1})
+    expected += Counter({Purpose.FIXED_WORK: 6 + 2, Purpose.NATURAL_EOS: 1})  # each chain opens with a strict leg
     assert Counter(left) == expected
 
 

@@ -29,5 +29,5 @@ def test_an_objective_that_is_not_finite_becomes_unknown(value: float):
 
 
 def test_an_unknown_state_is_refused():
-    with pytest.raises(ValueError, match="complete, infeasible, failed, got 'pruned'"):
+    with pytest.raises(ValueError, match="complete, infeasible, stopped, failed, got 'pruned'"):
         StoredOutcome(0, CELL, "pruned")  # type: ignore[arg-type]  # the wrong state is the point

@@ -8,7 +8,7 @@ from studies.cell_result import CellResult
 from studies.controls import Cell, Controls
 from studies.errors import FreezeRefusedError
 from studies.selection import select
-from studies.statistics import Interval
+from studies.statistics import NOTHING, Interval
 
 from .test_frontier import result
 
@@ -40,6 +40,16 @@ def test_cells_that_cannot_be_told_apart_are_named() -> None:
 def test_a_named_trial_is_taken_whatever_its_rank() -> None:
     chosen = select([result(0, 5, -9), result(1, 12, 0)], margin_pp=1.5, trial=0)
     assert (chosen.result.trial, chosen.why) == (0, "trial 0 was asked for")
+
+
+def test_a_stopped_cell_is_taken_when_it_is_named_and_was_audited_and_never_otherwise() -> None:
+    stopped = result(0, 5, 0, state="stopped", reason="outpaced")
+    assert select([stopped, result(1, 12, 0)], margin_pp=1.5, trial=0).result is stopped
+    assert select([stopped, result(1, 2, 0)], margin_pp=1.5).result.trial == 1
+    assert stopped.measurement is not None
+    unaudited = replace(stopped, measurement=replace(stopped.measurement, accuracy_change_pp=NOTHING))
+    with pytest.raises(FreezeRefusedError, match="or one that was stopped after its audit"):
+        select([unaudited], margin_pp=1.5, trial=0)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from studies.controls import STRICT, Controls
 from studies.legs import LegOrder, LegRecord, Purpose, Role
-from studies.protocol import next_shared_leg
-from studies.shared_legs import reference_leg
+from studies.shared_legs import next_shared_leg, reference_leg, shared_orders, strict_reference
+from studies.spec import EQUAL_REPEATS, PlannerSpec
 
 from .making import make_leg, protocol, run_shared, steady
 
@@ -44,7 +44,8 @@ def test_without_target_only_no_leg_is_decoded_without_drafts():
 def test_warmup_is_repeated_until_two_successive_legs_agree_in_tokens_and_speed():
     speeds, outputs = [2.0, 1.2, 1.0, 1.0, 1.01], ["s", "s", "s", "t", "t"]
     legs: list[LegRecord] = []
-    while (order := next_shared_leg(3, protocol(), legs=legs, engine_id="engine-1")) is not None:
+    orders = shared_orders(3, protocol(), EQUAL_REPEATS)
+    while (order := next_shared_leg(3, protocol(), legs=legs, engine_id="engine-1", orders=orders)) is not None:
         if order.purpose is not Purpose.WARMUP:
             break
         legs.append(make_leg(order, seconds=speeds[len(legs)], output=outputs[len(legs)]))
@@ -64,8 +65,9 @@ def test_the_warmup_speed_is_read_on_the_clock_of_the_study():
     order = LegOrder(Purpose.WARMUP, Role.STRICT, 3)
     legs = [make_leg(order), make_leg(LegOrder(Purpose.WARMUP, Role.STRICT, 3, slot=1))]
     object.__setattr__(legs[1], "cpu_seconds", 3.0)  # wall agrees, CPU-seconds do not
-    on_wall = next_shared_leg(3, protocol(clock="wall"), legs=legs, engine_id="engine-1")
-    on_cpu = next_shared_leg(3, protocol(clock="cpu"), legs=legs, engine_id="engine-1")
+    orders = shared_orders(3, protocol(), EQUAL_REPEATS)
+    on_wall = next_shared_leg(3, protocol(clock="wall"), legs=legs, engine_id="engine-1", orders=orders)
+    on_cpu = next_shared_leg(3, protocol(clock="cpu"), legs=legs, engine_id="engine-1", orders=orders)
     assert on_wall is not None
     assert on_cpu is not None
     assert (on_wall.purpose, on_cpu.purpose) == (Purpose.CANARY, Purpose.WARMUP)
@@ -124,3 +126,19 @@ def test_a_reference_leg_of_the_same_engine_is_preferred():
     found = reference_leg(legs, Purpose.NATURAL_EOS, Role.STRICT, draft_length=3, engine_id="engine-2")
     assert found is not None
     assert found.engine_id == "engine-2"
+
+
+def test_with_batched_audits_each_batch_has_its_own_strict_leg_and_with_replay_the_loosest_leg_is_traced():
+    orders = shared_orders(3, protocol(), PlannerSpec())
+    assert [f"{o.purpose} {o.role}" for o in orders if o.trace] == ["canary asd", "opportunity strict"]
+    assert not any(o.purpose is Purpose.NATURAL_EOS and o.role is Role.STRICT for o in orders)
+
+
+def test_a_graded_leg_is_compared_with_the_strict_leg_of_its_own_batch():
+    def graded(engine: str, batch: int | None, role: Role = Role.STRICT, trial: int | None = None) -> LegRecord:
+        return make_leg(LegOrder(Purpose.NATURAL_EOS, role, 3, trial=trial, slot=batch or 0, batch=batch), engine)
+
+    shared = [graded("engine-1", None), graded("engine-1", 0), graded("engine-1", 1), graded("engine-2", 1)]
+    assert strict_reference(graded("engine-1", 1, Role.ASD, 7), shared) is shared[2]
+    assert strict_reference(graded("engine-1", None, Role.ASD, 7), shared) is shared[0]
+    assert strict_reference(graded("engine-3", 1, Role.ASD, 7), shared) is None

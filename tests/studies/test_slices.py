@@ -21,7 +21,7 @@ from studies.slices import (
     shared_prompts,
     slice_position,
 )
-from studies.spec import StudySpec
+from studies.spec import EQUAL_REPEATS, StudySpec
 
 OLD_DIGEST = "67a8b19cc6dacc47"
 SIZES = {"fixed_work": 8, "quality": 40, "confirm": 60}
@@ -176,9 +176,9 @@ def test_slices_cross_processes() -> None:
 
 
 def test_a_study_without_a_holdout_keeps_its_plan_digest() -> None:
-    """The digest of a study as it was stored before there were holdouts."""
+    """The digest of a study as it was stored before there were holdouts, and before repeats were anything but equal."""
     space = {"budget": [0, 8], "gate": [1], "block_cap": [2], "draft_length": [4]}
-    study = StudySpec.model_validate({"name": "old", "space": space})
+    study = StudySpec.model_validate({"name": "old", "space": space, "planner": EQUAL_REPEATS.model_dump()})
     assert "holdout" not in study.model_dump()["data"]["slices"]
     assert study.plan_digest() == study.plan_sha256()[:16] == OLD_DIGEST
     with_one = StudySpec.model_validate({"name": "old", "space": space, "data": {"slices": {"holdout": 5}}})

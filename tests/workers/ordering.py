@@ -15,6 +15,12 @@ PROTOCOL = ProtocolSpec(clock="cpu", fixed_work_tokens=12, natural_eos_tokens=40
 STRICT_LEG = LegOrder(Purpose.FIXED_WORK, Role.STRICT, 7, trial=0, slot=0)
 ASD_LEG = LegOrder(Purpose.FIXED_WORK, Role.ASD, 7, controls=Controls(8, 1, 2), trial=0, slot=1)
 GRADED_LEG = LegOrder(Purpose.NATURAL_EOS, Role.STRICT, 7)
+AUDIT_BATCH = (
+    LegOrder(Purpose.NATURAL_EOS, Role.STRICT, 7, batch=2),
+    LegOrder(Purpose.NATURAL_EOS, Role.ASD, 7, controls=Controls(0, 1, 4), trial=3, batch=2),
+    LegOrder(Purpose.NATURAL_EOS, Role.ASD, 7, controls=Controls(8, 0.25, 2), trial=4, batch=2),
+    LegOrder(Purpose.NATURAL_EOS, Role.ASD, 7, controls=Controls(32, 1, 4), trial=6, batch=2),
+)
 
 
 @cache

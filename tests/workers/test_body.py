@@ -12,8 +12,8 @@ from studies.spec_engine import EngineSpec
 from sweeper.engine.simulated import SimulatedEngine
 from sweeper.workers import body as body_module
 from sweeper.workers.body import WorkerBody
-from sweeper.workers.messages import LegDone, WorkerFailed, WorkerReady
-from tests.workers.ordering import ASD_LEG, GRADED_LEG, STRICT_LEG, worker_order
+from sweeper.workers.messages import LegsDone, WorkerFailed, WorkerReady
+from tests.workers.ordering import ASD_LEG, AUDIT_BATCH, GRADED_LEG, STRICT_LEG, worker_order
 
 
 def started(**changes: object) -> WorkerBody:
@@ -38,10 +38,22 @@ def test_every_engine_process_has_an_id_of_its_own() -> None:
 def test_a_leg_comes_back_as_the_record_of_its_order() -> None:
     body = started()
     for order in (STRICT_LEG, ASD_LEG, GRADED_LEG):
-        done = body.run(order)
-        assert isinstance(done, LegDone)
-        assert done.record.order == order
-        assert done.record.worker == "w0"
+        done = body.run((order,))
+        assert isinstance(done, LegsDone)
+        (record,) = done.records
+        assert record.order == order
+        assert record.worker == "w0"
+
+
+def test_legs_sent_together_are_decoded_as_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = started()
+    alone = [body.run((order,)) for order in AUDIT_BATCH]
+    monkeypatch.delattr(SimulatedEngine, "decode")
+    done = body.run(AUDIT_BATCH)
+    assert isinstance(done, LegsDone)
+    assert [record.requests for record in done.records] == [
+        record.requests for leg in alone if isinstance(leg, LegsDone) for record in leg.records
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +71,7 @@ def test_an_error_becomes_a_failure_of_its_kind(error: Exception, kind: str, mon
 
     body = started()
     monkeypatch.setattr(SimulatedEngine, "decode", raises)
-    failed = body.run(ASD_LEG)
+    failed = body.run((ASD_LEG,))
     assert isinstance(failed, WorkerFailed)
     assert (failed.kind, failed.order, failed.worker) == (kind, ASD_LEG, "w0")
     assert failed.message == (str(error) or "MemoryError")
@@ -97,9 +109,9 @@ def test_the_gate_unit_of_the_study_reaches_the_engine() -> None:
     order = replace(ASD_LEG, controls=Controls(100, 0.2, 7))
     exceptions = {}
     for unit in ("per_position", "normalised"):
-        done = started(gate_unit=unit, protocol=ProtocolSpec(fixed_work_tokens=64)).run(order)
-        assert isinstance(done, LegDone)
-        exceptions[unit] = done.record.exceptions
+        done = started(gate_unit=unit, protocol=ProtocolSpec(fixed_work_tokens=64)).run((order,))
+        assert isinstance(done, LegsDone)
+        exceptions[unit] = done.records[0].exceptions
     assert exceptions["per_position"] > exceptions["normalised"]
 
 

@@ -6,8 +6,10 @@ The embedded model with the n-gram drafter decodes the built-in word problems. T
 plain one, in which every cell gets four triplets and a graded leg of its own, ``--grid-cells`` cells of each draft
 length are run, and the rest is taken to cost the same a cell; ``--measure-grid`` runs all of it, and compares the
 frontiers.
-Engine time is CPU-seconds of legs, and wall seconds of engine starts, which are not timed otherwise. One engine at a
-time. A study that is in the folder already is not measured again.
+The plain study is charged the legs it would take if no triplet were rejected, each at the mean of its kind and draft
+length as measured; the raced one what it really took, rejected triplets included. Engine time is CPU-seconds of legs,
+and wall seconds of engine starts, which are not timed otherwise. One engine at a time. A study that is in the folder
+already is not measured again.
 """
 
 import argparse
@@ -94,6 +96,22 @@ def shared_seconds(legs: Sequence[LegRecord]) -> float:
     return leg_seconds([leg for leg in once if leg.order.batch is None])
 
 
+def plain_seconds(legs: Sequence[LegRecord]) -> float:
+    """CPU-seconds of every cell's four triplets and graded leg, none rejected, at the mean cost of the legs at hand."""
+    total = 0.0
+    for length in LENGTHS:
+        of_length = [leg for leg in legs if leg.order.draft_length == length]
+        timed = [leg for leg in of_length if leg.order.purpose is Purpose.FIXED_WORK]
+        graded = [leg for leg in of_length if leg.order.purpose is Purpose.NATURAL_EOS and leg.order.trial is not None]
+        for kind, count in (
+            ([leg for leg in timed if leg.order.trial is None], CELLS_A_LENGTH * GRID_REPEATS + 1),
+            ([leg for leg in timed if leg.order.trial is not None], CELLS_A_LENGTH * GRID_REPEATS),
+            (graded, CELLS_A_LENGTH),
+        ):
+            total += count * leg_seconds(kind) / len(kind)
+    return total
+
+
 def disagreements(raced: StudyReading, grid: StudyReading) -> list[str]:
     """Cells that one study has on its frontier and the other shows to be elsewhere, beyond both intervals.
 
@@ -145,11 +163,9 @@ def main() -> int:
         cells = None if given.measure_grid else given.grid_cells
         name = "grid" if given.measure_grid else f"grid-{cells}"
         grid, grid_legs = run(study(name, raced=False, cells=cells, **sizes), settings)
-    of_cells = leg_seconds(grid_legs) - shared_seconds(grid_legs)
-    scale = CELLS_A_LENGTH / cells if cells else 1.0
     starts = (start_seconds(raced, raced_legs) + start_seconds(grid, grid_legs)) / 2  # three engine starts in each
     ours = starts + leg_seconds(raced_legs)
-    theirs = starts + shared_seconds(grid_legs) + of_cells * scale
+    theirs = starts + shared_seconds(grid_legs) + plain_seconds(grid_legs)
     states = [outcome.state for outcome in raced.outcomes]
     result = {
         "cells": len(raced.outcomes),
@@ -159,6 +175,8 @@ def main() -> int:
         "engine_seconds_grid": theirs,
         "grid_measured_whole": given.measure_grid,
         "grid_cells_measured": len(grid.outcomes),
+        "rejected_triplets_raced": sum(o.measurement.get("rejected", 0) for o in raced.outcomes),
+        "rejected_triplets_grid": sum(o.measurement.get("rejected", 0) for o in grid.outcomes),
         "engine_start_seconds": starts,
         "engine_starts_raced": raced.engine_starts,
         "legs_raced": len(raced_legs),

@@ -62,6 +62,9 @@ class TrialBook:
             if self._study.metric_names is None:
                 self._study.set_metric_names(list(METRIC_NAMES))
             self._study_id = self._storage.get_study_id_from_name(study)
+        # one driver writes: what it began it need not read again, and reading all trials takes longer with each
+        self._open: dict[int, Cell] = {}
+        self._ids: dict[int, int] = {}
 
     def enqueue(self, cells: Iterable[Cell]) -> int:
         """Queue the cells that have no trial yet, in this order; gives how many. Raises SpecError outside the space."""
@@ -88,21 +91,31 @@ class TrialBook:
             with optuna_errors(self._database.path), quiet():
                 # Study.ask() would take the first trial of any draft length
                 self._storage.set_trial_state_values(self._id(trial.number), state=TrialState.RUNNING)
+            self._open[trial.number] = cell
             return trial.number, cell
         return None
 
     def begin_many(self, cells: Sequence[Cell]) -> list[Asked]:
-        """Queue and start the trials of ``cells``, in their order; cells that have a trial already are left out."""
-        self.enqueue(cells)
-        waiting = {}
-        for trial in self._trials(TrialState.WAITING):
-            cell = self._params.decode(trial.params)
-            if cell is not None:
-                waiting[cell.key] = trial.number
-        begun = [(waiting[cell.key], cell) for cell in cells if cell.key in waiting]
-        with optuna_errors(self._database.path), quiet():
-            for number, _ in begun:
-                self._storage.set_trial_state_values(self._id(number), state=TrialState.RUNNING)
+        """Begin the trials of ``cells``, in their order; cells that have a trial already are left out.
+
+        Raises SpecError outside the space. A crash in the middle leaves the trials begun so far running.
+        """
+        known = self.known()
+        begun: list[Asked] = []
+        for cell in dict.fromkeys(cells):
+            if cell.key in known:
+                continue
+            trial = optuna.trial.create_trial(
+                state=TrialState.RUNNING,
+                params=self._params.encode(cell),
+                distributions=self._params.distributions,
+            )
+            with optuna_errors(self._database.path), quiet():
+                trial_id = self._storage.create_new_trial(self._study_id, template_trial=trial)
+                number = int(self._storage.get_trial_number_from_id(trial_id))
+            self._ids[number] = trial_id
+            self._open[number] = cell
+            begun.append((number, cell))
         return begun
 
     def ask_sampler(self, sampler_name: str, *, seed: int, draft_length: int) -> Asked:
@@ -124,6 +137,7 @@ class TrialBook:
                 self._study.sampler = self._idle
         cell = self._params.decode(trial.params)
         assert cell is not None, "ask() suggests every distribution it is given"
+        self._open[trial.number] = cell
         return trial.number, cell
 
     def known(self) -> dict[str, int]:
@@ -138,7 +152,9 @@ class TrialBook:
     def running(self) -> list[Asked]:
         """Trials that were started and have not ended."""
         asked = ((trial.number, self._params.decode(trial.params)) for trial in self._trials(TrialState.RUNNING))
-        return [(number, cell) for number, cell in asked if cell is not None]
+        found = [(number, cell) for number, cell in asked if cell is not None]
+        self._open = dict(found)
+        return found
 
     def repeats(self, number: int) -> int | None:
         """The earlier trial with the cell of trial ``number``, or None."""
@@ -153,17 +169,18 @@ class TrialBook:
         with optuna_errors(self._database.path), quiet():
             self._storage.set_trial_user_attr(self._id(number), "duplicate_of", first)
             self._study.tell(number, state=TrialState.PRUNED, skip_if_finished=True)
+        self._open.pop(number, None)
         return first
 
     def record_and_tell(self, outcome: StoredOutcome) -> None:
         """Keep how a running trial ended, then tell Optuna: COMPLETE with two finite values, else PRUNED or FAIL."""
-        trial = self._trial(outcome.trial)
-        if trial.state != TrialState.RUNNING or self._params.decode(trial.params) != outcome.cell:
+        if self._running_cell(outcome.trial) != outcome.cell:
             raise StorageError(
                 f"trial {outcome.trial} of study {self._name} is not running cell {outcome.cell.key}; nothing recorded"
             )
         record_outcome(self._database, self._name, outcome)
         self._tell(outcome)
+        self._open.pop(outcome.trial, None)
 
     def repair(self) -> RepairReport:
         """Bring Optuna's record in line with ours after whatever ended the last driver; safe to repeat.
@@ -181,30 +198,38 @@ class TrialBook:
         told, duplicates = [], []
         for number, _ in self.running():
             if number in outcomes:
-                self._tell(outcomes[number])
+                self._tell(outcomes[number], again=True)
                 told.append(number)
             elif self.repeats(number) is not None:
                 self.tell_duplicate(number)
                 duplicates.append(number)
         return RepairReport(tuple(told), tuple(duplicates), tuple(failed), tuple(self.running()))
 
-    def _tell(self, outcome: StoredOutcome) -> None:
+    def _running_cell(self, number: int) -> Cell | None:
+        """The cell of a trial that is running, else None. Raises StorageError where there is no such trial."""
+        if number in self._open:
+            return self._open[number]
+        trial = self._trial(number)
+        return self._params.decode(trial.params) if trial.state == TrialState.RUNNING else None
+
+    def _tell(self, outcome: StoredOutcome, *, again: bool = False) -> None:
+        """Tell Optuna. again: an earlier driver may have begun to, and died."""
         attribute = {"config_key": outcome.cell.key, "state": outcome.state, "reason": outcome.reason}
         with optuna_errors(self._database.path), quiet():
             self._storage.set_trial_user_attr(self._id(outcome.trial), "outcome", attribute)
             if outcome.state == "failed":
                 self._study.tell(outcome.trial, state=TrialState.FAIL, skip_if_finished=True)
                 return
-            self._constrain(outcome.trial, 1.0 if outcome.state == "infeasible" else 0.0)
+            self._constrain(outcome.trial, 1.0 if outcome.state == "infeasible" else 0.0, again=again)
             if outcome.objectives is None:
                 self._study.tell(outcome.trial, state=TrialState.PRUNED, skip_if_finished=True)
             else:
                 values = list(outcome.objectives)
                 self._study.tell(outcome.trial, values, state=TrialState.COMPLETE, skip_if_finished=True)
 
-    def _constrain(self, number: int, violation: float) -> None:
+    def _constrain(self, number: int, violation: float, *, again: bool) -> None:
         """Above 0 is infeasible. Measured trials all get it: GPSampler wants as many constraints in each."""
-        if _CONSTRAINT not in self._trial(number).constraints:
+        if not again or _CONSTRAINT not in self._trial(number).constraints:
             optuna.trial.Trial(self._study, self._id(number)).set_constraint(_CONSTRAINT, violation)
         # optuna-dashboard 0.21 reads only this older form; delete the line when it reads trial.constraints
         self._storage.set_trial_system_attr(self._id(number), "constraints", [violation])
@@ -235,4 +260,6 @@ class TrialBook:
         return trials
 
     def _id(self, number: int) -> int:
-        return int(self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number))
+        if number not in self._ids:
+            self._ids[number] = int(self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number))
+        return self._ids[number]

@@ -37,17 +37,17 @@ def _at(count: int, original: Callable[..., Any], *, after: bool = False) -> Cal
 
 def leg_decoded(count: int) -> None:
     """A leg has been decoded and is not in the journal."""
-    LegJournal.record = _at(count, LegJournal.record)  # type: ignore[method-assign]  # the doom
+    LegJournal.record_all = _at(count, LegJournal.record_all)  # type: ignore[method-assign]  # the doom
 
 
 def leg_journaled(count: int) -> None:
     """A leg is in the journal and nothing else has happened."""
-    LegJournal.record = _at(count, LegJournal.record, after=True)  # type: ignore[method-assign]  # the doom
+    LegJournal.record_all = _at(count, LegJournal.record_all, after=True)  # type: ignore[method-assign]  # the doom
 
 
-def cell_queued(count: int) -> None:
-    """A cell is in Optuna's queue and its trial has not begun."""
-    TrialBook.enqueue = _at(count, TrialBook.enqueue, after=True)  # type: ignore[method-assign]  # the doom
+def cells_begun(count: int) -> None:
+    """The trials of a draft length have begun in Optuna's record and nothing else knows of them."""
+    TrialBook.begin_many = _at(count, TrialBook.begin_many, after=True)  # type: ignore[method-assign]  # the doom
 
 
 def trial_measured(count: int) -> None:

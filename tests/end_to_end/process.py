@@ -82,7 +82,7 @@ class Sweep:
         self.wait_for("SELECT count(*) FROM asd_legs", count)
 
     def wait_for_trial_legs(self, count: int) -> None:
-        """Wait until some trial has so many timed legs and no graded one: it is in the middle of its bracket."""
+        """Wait until some trial has so many timed asd legs and no graded one: it is in the middle of its passes."""
         self.wait_for(
             "SELECT coalesce(max(timed), 0) FROM "
             "(SELECT sum(purpose = 'fixed_work') timed, sum(purpose = 'natural_eos') graded "

@@ -31,7 +31,7 @@ def test_a_study_that_is_killed_at_its_most_delicate_moments_ends_as_if_nothing_
 ) -> None:
     moments = [
         ("leg_decoded", 4),  # a canary
-        ("cell_queued", 1),
+        ("cells_begun", 1),
         ("leg_journaled", 4),  # warm-up twice, strict, asd
         ("outcome_stored", 1),
         ("trial_measured", 1),
@@ -45,7 +45,7 @@ def test_a_study_that_is_killed_at_its_most_delicate_moments_ends_as_if_nothing_
         assert sweep.document()["state"] == "interrupted"
     assert sweep.run() == 0, sweep.err
     document = sweep.document()
-    assert document["trials"] == {"complete": 4, "running": 0, "failed": 0, "infeasible": 0}
+    assert document["trials"] == {"complete": 4, "running": 0, "failed": 0, "infeasible": 0, "stopped": 0}
 
     bench = bench_of(sweep)
     check_whole(bench)
@@ -60,7 +60,7 @@ def test_a_driver_that_is_killed_and_then_asked_to_stop_goes_on_each_time(
     undisturbed = measured(tmp_path_factory.mktemp("slower"), slower)
     sweep = Sweep(tmp_path, slower)
     sweep.begin()
-    sweep.wait_for_trial_legs(2)
+    sweep.wait_for_trial_legs(1)
     sweep.kill()
     assert sweep.run("status", "--study", "small", "--json") == 0
     assert sweep.document()["state"] == "interrupted"

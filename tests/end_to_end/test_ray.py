@@ -61,7 +61,7 @@ def test_a_study_ends_and_leaves_no_process_and_no_folder(sweep: Sweep) -> None:
 
 def test_after_kill_9_rays_processes_die_by_themselves_and_the_next_start_removes_the_folder(sweep: Sweep) -> None:
     sweep.begin()
-    sweep.wait_for_trial_legs(2)
+    sweep.wait_for_trial_legs(1)
     killed = sweep.process.pid
     assert len(processes_of_session(killed)) > 3
     sweep.kill()
@@ -85,7 +85,7 @@ def test_a_signal_ends_the_run_after_the_running_leg_and_leaves_nothing(
     number: int, group: bool, code: int, sweep: Sweep
 ) -> None:
     sweep.begin()
-    sweep.wait_for_trial_legs(2)
+    sweep.wait_for_trial_legs(1)
     sweep.send(number, group=group)
     assert sweep.end() == code, sweep.err
     document = sweep.document()
@@ -95,7 +95,7 @@ def test_a_signal_ends_the_run_after_the_running_leg_and_leaves_nothing(
 
 def test_a_killed_worker_is_replaced_and_its_leg_repeated(sweep: Sweep) -> None:
     sweep.begin()
-    sweep.wait_for_trial_legs(2)
+    sweep.wait_for_trial_legs(1)
     os.kill(pinnings(sweep)[-1]["pid"], signal.SIGKILL)
     assert sweep.end() == 0, sweep.err
     document = sweep.document()

@@ -100,20 +100,21 @@ def test_a_trial_that_is_measured_but_not_stored_is_stored_by_the_next_start(
     assert len(one_length.legs()) == LENGTH_LEGS + 2
 
 
-def test_a_trial_that_was_queued_but_not_begun_is_begun_by_the_next_start(
-    one_length: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("begun", [1, 2])
+def test_trials_that_had_begun_when_the_driver_died_keep_their_numbers(
+    begun: int, one_length: Bench, undisturbed: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = TrialBook.enqueue
+    kept = TrialBook.begin_many
 
-    def enqueue_and_die(self: TrialBook, wanted: Any) -> int:
-        kept(self, wanted)
+    def begin_and_die(self: TrialBook, wanted: Any) -> Any:
+        kept(self, wanted[:begun])
         raise DriverDied
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrialBook, "enqueue", enqueue_and_die)
+        patch.setattr(TrialBook, "begin_many", begin_and_die)
         with pytest.raises(DriverDied):
             one_length.start()
-    assert one_length.told() == {0: ("WAITING", None), 1: ("WAITING", None)}
+    assert one_length.told() == dict.fromkeys(range(begun), ("RUNNING", None))
 
     one_length.start()
     check_whole(one_length)

@@ -227,11 +227,12 @@ def measure(trials: int, workers: int) -> dict[str, Any]:
                 try:
                     finished = driver.run()
                 except StorageError as error:
-                    lock_errors += "locked" in str(error)
-                    raise
+                    if "locked" not in str(error):
+                        raise
+                    finished, lock_errors = False, 1
                 wall, cpu = time.perf_counter() - began, _cpu_seconds() - cpu
             outcomes = list_outcomes(database, spec.name)
-            told = optuna_states(path)
+            told, repeated = optuna_states(path), optuna_repeats(path)
             legs = store.legs_done()
     gaps = [after - before for before, after in zip([began, *ends.at], ends.at, strict=False)]
     by_thousand = [
@@ -245,12 +246,12 @@ def measure(trials: int, workers: int) -> dict[str, Any]:
         "workers": workers,
         "seconds_per_trial": wall / trials,
         "cpu_seconds_per_trial": cpu / trials,
-        "seconds_per_trial_median": statistics.median(gaps),
-        "seconds_per_trial_p95": sorted(gaps)[int(0.95 * len(gaps))],
+        "gap_between_ends_median": statistics.median(gaps),
+        "gap_between_ends_p95": sorted(gaps)[int(0.95 * len(gaps))],
         "seconds_per_trial_by_thousand": [round(value, 4) for value in by_thousand],
         "legs_per_trial": legs / trials,
         "lock_errors": lock_errors,
-        "duplicates": sum(count - 1 for count in cells.values()),
+        "duplicates": sum(count - 1 for count in cells.values()) + repeated,
         "told_complete": told["COMPLETE"],
         "dashboard_requests": polled.requests,
         "dashboard_errors": polled.errors,
@@ -262,6 +263,16 @@ def optuna_states(path: Path) -> Counter[str]:
     """Trials by what Optuna's own table says of them."""
     with closing(sqlite3.connect(path)) as connection:
         return Counter(state for (state,) in connection.execute("SELECT state FROM trials"))
+
+
+def optuna_repeats(path: Path) -> int:
+    """Trials in Optuna's tables whose parameters an earlier one has."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT trial_id, param_name, param_value FROM trial_params ORDER BY 1, 2").fetchall()
+    of_trial: dict[int, list[tuple[str, float]]] = {}
+    for trial, name, value in rows:
+        of_trial.setdefault(trial, []).append((name, value))
+    return len(of_trial) - len({tuple(params) for params in of_trial.values()})
 
 
 def _cpu_seconds() -> float:
@@ -281,7 +292,14 @@ def main() -> int:
     result = measure(given.trials, given.workers)
     if given.growth:
         larger = measure(10 * given.trials, given.workers)
-        for name in ("trials", "seconds_per_trial", "cpu_seconds_per_trial", "lock_errors", "duplicates"):
+        for name in (
+            "trials",
+            "seconds_per_trial",
+            "cpu_seconds_per_trial",
+            "lock_errors",
+            "duplicates",
+            "told_complete",
+        ):
             result[f"growth_{name}"] = larger[name]
         result["growth_seconds_per_trial_by_thousand"] = larger["seconds_per_trial_by_thousand"]
         result["growth_dashboard_errors"] = larger["dashboard_errors"]
@@ -291,7 +309,8 @@ def main() -> int:
     else:
         for key, value in result.items():
             print(f"{key:36} {value:.4f}" if isinstance(value, float) else f"{key:36} {value}")
-    return 0 if result["trials"] == given.trials and not result["duplicates"] else 1
+    whole = result["finished"] and result["trials"] == result["told_complete"] == given.trials
+    return 0 if whole and not result["duplicates"] and not result["lock_errors"] else 1
 
 
 if __name__ == "__main__":

@@ -74,9 +74,10 @@ def study(name: str, *, raced: bool, prompts: int, quality: int, tokens: int, ce
     return StudySpec.model_validate(value)
 
 
-def run(spec: StudySpec, settings: Settings) -> tuple[StudyReading, list[LegRecord]]:
-    """Run ``spec`` to its end, or go on with it; what is stored then."""
-    run_study(spec, settings, Telling())
+def run(spec: StudySpec, settings: Settings, *, as_it_stands: bool = False) -> tuple[StudyReading, list[LegRecord]]:
+    """Run ``spec`` to its end, or go on with it; what is stored then. as_it_stands: only read what is stored."""
+    if not as_it_stands:
+        run_study(spec, settings, Telling())
     with closing(open_database(settings.storage_url, create=False, read_only=True)) as database:
         return read_study(database, spec.name), LegJournal(database, spec.name).legs()
 
@@ -96,20 +97,27 @@ def shared_seconds(legs: Sequence[LegRecord]) -> float:
     return leg_seconds([leg for leg in once if leg.order.batch is None])
 
 
-def plain_seconds(legs: Sequence[LegRecord]) -> float:
-    """CPU-seconds of every cell's four triplets and graded leg, none rejected, at the mean cost of the legs at hand."""
+def plain_seconds(legs: Sequence[LegRecord], raced: Sequence[LegRecord]) -> float:
+    """CPU-seconds of every cell's four triplets and graded leg, none rejected, at the mean cost of the legs at hand.
+
+    legs: of the plain study. A draft length it did not reach is charged the raced study's timed legs, and the graded
+    legs of the other draft lengths.
+    """
+    graded = [leg for leg in legs if leg.order.purpose is Purpose.NATURAL_EOS and leg.order.trial is not None]
     total = 0.0
     for length in LENGTHS:
-        of_length = [leg for leg in legs if leg.order.draft_length == length]
-        timed = [leg for leg in of_length if leg.order.purpose is Purpose.FIXED_WORK]
-        graded = [leg for leg in of_length if leg.order.purpose is Purpose.NATURAL_EOS and leg.order.trial is not None]
+        timed = _timed(legs, length) or _timed(raced, length)
         for kind, count in (
             ([leg for leg in timed if leg.order.trial is None], CELLS_A_LENGTH * GRID_REPEATS + 1),
             ([leg for leg in timed if leg.order.trial is not None], CELLS_A_LENGTH * GRID_REPEATS),
-            (graded, CELLS_A_LENGTH),
+            ([leg for leg in graded if leg.order.draft_length == length] or graded, CELLS_A_LENGTH),
         ):
             total += count * leg_seconds(kind) / len(kind)
     return total
+
+
+def _timed(legs: Sequence[LegRecord], length: int) -> list[LegRecord]:
+    return [leg for leg in legs if leg.order.purpose is Purpose.FIXED_WORK and leg.order.draft_length == length]
 
 
 def disagreements(raced: StudyReading, grid: StudyReading) -> list[str]:
@@ -123,14 +131,14 @@ def disagreements(raced: StudyReading, grid: StudyReading) -> list[str]:
     found = []
     kept = [key for key, result in ours.items() if result.state == "complete"]
     for key, result in ours.items():
-        other = theirs[key].measurement
+        other = theirs[key].measurement if key in theirs else None
         measured = result.measurement
         if other is None:
             continue
         if measured is not None and measured.gain_pct.lo is not None and not measured.gain_pct.overlaps(other.gain_pct):
             found.append(f"{key}: gain {measured.gain_pct.mean:+.1f} raced, {other.gain_pct.mean:+.1f} in the grid")
         if result.state == "stopped" and theirs[key].state == "complete":
-            rivals = [theirs[k].measurement for k in kept]
+            rivals = [theirs[k].measurement for k in kept if k in theirs]
             lows = [other.gain_pct.lo or 0.0]
             if all(r is None or r.gain_pct.hi is None or lows[0] > r.gain_pct.hi for r in rivals):
                 found.append(f"{key}: stopped, but faster in the grid than every cell that was kept")
@@ -146,6 +154,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=positive, default=32, help="tokens a prompt of a timed leg")
     parser.add_argument("--grid-cells", type=positive, default=2, help="cells of each draft length of the plain study")
     parser.add_argument("--measure-grid", action="store_true", help="run the plain study whole")
+    parser.add_argument("--grid-as-it-stands", action="store_true", help="compare with what --storage holds of it")
     parser.add_argument("--storage", type=Path, help="folder for the studies; kept")
     given = parser.parse_args()
     load = os.getloadavg()[0]
@@ -160,12 +169,21 @@ def main() -> int:
         )
         sizes = {"prompts": given.prompts, "quality": given.quality, "tokens": given.tokens}
         raced, raced_legs = run(study("raced", raced=True, cells=None, **sizes), settings)
-        cells = None if given.measure_grid else given.grid_cells
-        name = "grid" if given.measure_grid else f"grid-{cells}"
-        grid, grid_legs = run(study(name, raced=False, cells=cells, **sizes), settings)
-    starts = (start_seconds(raced, raced_legs) + start_seconds(grid, grid_legs)) / 2  # three engine starts in each
+        whole = given.measure_grid or given.grid_as_it_stands
+        cells = None if whole else given.grid_cells
+        plain = study("grid" if whole else f"grid-{cells}", raced=False, cells=cells, **sizes)
+        grid, grid_legs = run(plain, settings, as_it_stands=given.grid_as_it_stands)
+    each = [
+        start_seconds(reading, legs) / reading.engine_starts
+        for reading, legs in ((raced, raced_legs), (grid, grid_legs))
+    ]
+    starts = len(LENGTHS) * sum(each) / len(each)  # an engine for each draft length, in both
     ours = starts + leg_seconds(raced_legs)
-    theirs = starts + shared_seconds(grid_legs) + plain_seconds(grid_legs)
+    reached = {leg.order.draft_length for leg in grid_legs if leg.order.purpose is Purpose.FIXED_WORK}
+    shared = (
+        shared_seconds([leg for leg in grid_legs if leg.order.draft_length in reached]) * len(LENGTHS) / len(reached)
+    )
+    theirs = starts + shared + plain_seconds(grid_legs, raced_legs)
     states = [outcome.state for outcome in raced.outcomes]
     result = {
         "cells": len(raced.outcomes),
@@ -173,7 +191,6 @@ def main() -> int:
         "ratio_to_grid": ours / theirs,
         "engine_seconds_raced": ours,
         "engine_seconds_grid": theirs,
-        "grid_measured_whole": given.measure_grid,
         "grid_cells_measured": len(grid.outcomes),
         "rejected_triplets_raced": sum(o.measurement.get("rejected", 0) for o in raced.outcomes),
         "rejected_triplets_grid": sum(o.measurement.get("rejected", 0) for o in grid.outcomes),
@@ -187,7 +204,8 @@ def main() -> int:
         "stopped": states.count("stopped"),
         "complete": states.count("complete"),
         "infeasible": states.count("infeasible"),
-        "frontier_disagreements": len(disagreements(raced, grid)) if given.measure_grid else None,
+        "cells_compared": len({o.cell for o in raced.outcomes} & {o.cell for o in grid.outcomes}) if whole else None,
+        "frontier_disagreements": len(disagreements(raced, grid)) if whole else None,
         "clock": "CPU-seconds of legs, wall seconds of engine starts",
         "load_at_start": load,
         "load_at_end": os.getloadavg()[0],
@@ -197,7 +215,7 @@ def main() -> int:
         return 0
     for key, value in result.items():
         print(f"{key:28} {value:.3f}" if isinstance(value, float) else f"{key:28} {value}")
-    if given.measure_grid:
+    if whole:
         for line in disagreements(raced, grid):
             print(line)
     return 0

@@ -146,11 +146,11 @@ def _sentence(
     else:
         text += (
             f"; accuracy change {accuracy.mean:+.1f} points [{accuracy.lo:+.1f}, {accuracy.hi:+.1f}]"
-            f", passes the gate with {_percent(passing)}"
+            f", {_percent(passing)} sure to pass the gate"
         )
     if fastest is None:
         return text + "; too few legs to say how sure that is"
-    return text + f"; fastest within {planner.epsilon_gain_pp:g} points with {_percent(fastest)}"
+    return text + f"; {_percent(fastest)} sure that no passing cell is over {planner.epsilon_gain_pp:g} points faster"
 
 
 def _percent(chance: float) -> str:

@@ -4,6 +4,7 @@ Knows nothing of Ray or vLLM (a Pool is given) nor of SQL (a RunStore is given).
 crash is in the store: legs journaled, outcomes recorded, trials asked for.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,6 +31,8 @@ from sweeper.workers.messages import LegsDone, WorkerFailed, WorkerOrder, Worker
 from sweeper.workers.pool import Pool
 
 POLL_SECONDS = 0.5
+RECENT_LEGS = 200
+"""What the estimate of the time left rests on."""
 
 
 class Driver:
@@ -77,7 +80,7 @@ class Driver:
         self._tracks = {f"w{i}": Track(f"w{i}", i) for i in range(pool.size)}
         self._retries = Retries(leg_retries=self._spec.workers.leg_retries)
         self._engine_seconds = 0.0
-        self._decoded: list[LegRecord] = []
+        self._decoded: deque[LegRecord] = deque(maxlen=RECENT_LEGS)
 
     def run(self) -> bool:
         """Measure until the study's target is reached; False when a stop was asked for, or the deadline came, first.
@@ -287,7 +290,7 @@ class Driver:
         self._progress.note(f"{event.worker}: {event.message}; repeating {label}")
 
     def _counts(self) -> Counts:
-        done, total = len(self._store.finished_trials()), self._lineup.target
+        done, total = self._store.finished_count(), self._lineup.target
         return Counts(done, total, self._store.legs_done(), self._engine_seconds, self._eta_seconds(total - done))
 
     def _eta_seconds(self, cells_left: int) -> float | None:

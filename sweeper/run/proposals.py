@@ -3,6 +3,7 @@
 The draft length is given by the driver (an engine holds one), so a sampler chooses the controls only.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from studies.controls import Cell
@@ -28,6 +29,7 @@ class Proposals:
         self._store = store
         self._note = note
         self._taken: set[str] = set()
+        self._taken_of: Counter[int] = Counter()
         self._quotas = quotas_of(spec)
         self._grid = cells(spec.space, seed=spec.sampler.seed)
 
@@ -38,7 +40,9 @@ class Proposals:
 
     def taken(self, cell: Cell) -> None:
         """``cell`` has a trial already, in this run or in an earlier one."""
-        self._taken.add(cell.key)
+        if cell.key not in self._taken:
+            self._taken.add(cell.key)
+            self._taken_of[cell.draft_length] += 1
 
     def pending(self, length: int) -> bool:
         """Whether this draft length still has cells to hand out."""
@@ -46,8 +50,7 @@ class Proposals:
 
     def left(self, length: int) -> int:
         """How many cells of this draft length are still to be handed out."""
-        prefix = f"K={length},"
-        return max(0, self._quotas.get(length, 0) - sum(key.startswith(prefix) for key in self._taken))
+        return max(0, self._quotas.get(length, 0) - self._taken_of[length])
 
     def untaken(self, length: int) -> list[Cell]:
         """The cells of the grid that will be handed out for this draft length, in their order."""

@@ -81,6 +81,9 @@ class RunStore(ABC):
     def finished_trials(self) -> list[tuple[int, Cell]]:
         return list(self._finished)
 
+    def finished_count(self) -> int:
+        return len(self._finished)
+
     def outcomes(self) -> list[StoredOutcome]:
         """How trials ended in earlier runs."""
         return []

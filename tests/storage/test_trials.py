@@ -87,6 +87,40 @@ class TestQueue:
         assert book.known() == {}
 
 
+class TestBeginMany:
+    def test_cells_are_begun_running_in_their_order(self, book: TrialBook, database: Database):
+        assert book.begin_many([OTHER, CELL]) == [(0, OTHER), (1, CELL)]
+        assert states(database) == [TrialState.RUNNING] * 2
+        assert TrialBook(database, STUDY, space()).running() == [(0, OTHER), (1, CELL)]
+
+    def test_cells_that_have_a_trial_are_left_out(self, book: TrialBook, database: Database):
+        book.enqueue([CELL])
+        assert book.begin_many([CELL, OTHER, OTHER]) == [(1, OTHER)]
+        assert TrialBook(database, STUDY, space()).begin_many(CELLS) == [(2, STRICT_CELL)]
+
+    def test_a_begun_trial_is_told_like_any_other(self, book: TrialBook, database: Database):
+        book.begin_many([CELL, OTHER])
+        book.record_and_tell(outcome(1, OTHER))
+        assert states(database) == [TrialState.RUNNING, TrialState.COMPLETE]
+        with pytest.raises(StorageError, match="trial 1 of study quick is not running"):
+            book.record_and_tell(outcome(1, OTHER))
+
+    def test_telling_does_not_read_all_trials(self, book: TrialBook, monkeypatch: pytest.MonkeyPatch):
+        book.begin_many(CELLS)
+        reads: list[object] = []
+        real = book._study._storage.get_all_trials
+
+        def counted(*args: object, **options: object) -> object:
+            reads.append(args)
+            return real(*args, **options)
+
+        monkeypatch.setattr(book._study._storage, "get_all_trials", counted)
+        book.record_and_tell(outcome(0))
+        told = len(reads)
+        book.running()
+        assert (told, len(reads)) == (0, 1)
+
+
 class TestTelling:
     def test_a_complete_trial_is_told_its_values(self, book: TrialBook, database: Database):
         book.enqueue([CELL])
@@ -106,6 +140,33 @@ class TestTelling:
         assert (trial(database, 0).state, trial(database, 0).values) == (TrialState.FAIL, None)
         assert trial(database, 0).user_attrs["outcome"]["reason"] == "out of memory"
         assert list_outcomes(database, STUDY) == [failed]
+
+    def test_a_stopped_trial_with_both_numbers_is_complete_and_may_be_on_optunas_front(
+        self, book: TrialBook, database: Database
+    ):
+        book.begin_many([CELL])
+        stopped = outcome(0, state="stopped", reason="outpaced by trial 3")
+        book.record_and_tell(stopped)
+        told = trial(database, 0)
+        assert (told.state, told.values) == (TrialState.COMPLETE, [12.5, -1.5])
+        assert set(told.constraints.values()) == {0.0}
+        assert told.user_attrs["outcome"] == {
+            "config_key": CELL.key,
+            "state": "stopped",
+            "reason": "outpaced by trial 3",
+        }
+        assert list_outcomes(database, STUDY) == [stopped]
+
+    @pytest.mark.parametrize("changes", [{"accuracy_change_pp": None}, {"throughput_gain_pct": math.inf}])
+    def test_a_stopped_trial_that_lacks_a_number_is_pruned(
+        self, book: TrialBook, database: Database, changes: dict[str, float | None]
+    ):
+        book.begin_many([CELL])
+        book.record_and_tell(outcome(0, state="stopped", reason="decides as trial 2 does", **changes))
+        told = trial(database, 0)
+        assert (told.state, told.values) == (TrialState.PRUNED, None)
+        assert set(told.constraints.values()) == {0.0}
+        assert told.user_attrs["outcome"]["reason"] == "decides as trial 2 does"
 
     @pytest.mark.parametrize("value", [None, math.nan, math.inf])
     def test_an_infeasible_trial_without_finite_values_is_pruned(

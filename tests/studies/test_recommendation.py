@@ -35,7 +35,7 @@ def test_a_clear_winner_is_stable_and_alone_on_the_front() -> None:
     assert found.on_front[0] == pytest.approx(0, abs=0.01)
     assert 2 not in found.on_front
     assert "trial 1" in found.sentence
-    assert "fastest within 1 points with over 99 %" in found.sentence
+    assert "over 99 % sure that no passing cell is over 1 points faster" in found.sentence
 
 
 def test_two_equal_cells_share_the_front() -> None:

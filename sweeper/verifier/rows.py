@@ -43,6 +43,39 @@ def padded_layout(num_draft_tokens: list[int], width: int, discarded: Any) -> tu
     return lengths, take, within
 
 
+def may_extend(
+    output: Tensor,  # [R, K + 1], vLLM's own decision, -1 padded
+    logits: Tensor,  # [N, V]
+    draft_ids: Tensor,  # [N] integer
+    take: Tensor,  # [R, K] int64, flat index of each draft
+    lengths: Tensor,  # [R] int64
+    *,
+    budget: Tensor,  # [R] float64
+    gate: Tensor,
+    block_cap: Tensor,
+    spent: Tensor,
+) -> Tensor:
+    """[R] bool: rows the rule might extend; all others it surely leaves as vLLM made them.
+
+    At a row's first mismatch vLLM's output holds the target's argmax, so the regret there costs two look-ups and no
+    argmax. If that one mismatch cannot be bought, nothing after it matters. Gate unit, protected stops and NaNs are
+    left to the rule: a row too many here changes nothing.
+    """
+    accepted = (output != -1).sum(dim=1).sub(1).clamp(min=0).minimum(lengths)  # strict's accepted drafts
+    at = accepted.clamp(max=take.shape[1] - 1).unsqueeze(1)
+    place = take.gather(1, at).squeeze(1)
+    draft = draft_ids.to(torch.int64)[place]
+    target = output.gather(1, at).squeeze(1).to(torch.int64)
+    known = (draft >= 0) & (draft < logits.shape[1]) & (target >= 0) & (accepted < lengths)
+    top = logits[place, torch.where(known, target, 0)].float()
+    drafted = logits[place, torch.where(known, draft, 0)].float()
+    regret = (top - drafted).clamp(min=0).to(torch.float64)
+    relaxed = (budget > 0) & (gate > 0) & (block_cap > 0)
+    left = (lengths - accepted).clamp(min=1).to(torch.float64)
+    cheap = regret / left <= gate  # normalised, r k / q <= g, is no wider, since k >= 1
+    return known & relaxed & cheap & (spent + regret <= budget)
+
+
 def extended_output(
     output: Tensor,  # [R, K + 1]
     rows: Rows,

@@ -17,7 +17,7 @@ from sweeper.verifier.kernel import gather
 from sweeper.verifier.patches import V1_PATCHES
 from sweeper.verifier.patches import install as install_patch
 from sweeper.verifier.patches import uninstall as uninstall_patch
-from sweeper.verifier.rows import Rows, extended_output, padded_layout
+from sweeper.verifier.rows import Rows, extended_output, may_extend, padded_layout
 from sweeper.verifier.state import Verifier
 
 STATE_ATTRIBUTE = "asd_state"
@@ -81,14 +81,20 @@ class VerifierState(Verifier):
         take_t = torch.from_numpy(take).to(device, non_blocking=True)
         within_t = torch.from_numpy(within).to(device, non_blocking=True)
 
+        lines = torch.tensor(self.ledger.slots(request_ids), dtype=torch.int64).to(device, non_blocking=True)
+        lengths = torch.from_numpy(lengths_host).to(device, non_blocking=True)
+        if device.type == "cpu" and not self.settings.trace:
+            return self._verify_few(
+                output, target_logits, draft_token_ids, bonus_token_ids, lines, lengths, take_t, within_t
+            )
         target, top, drafted = gather(target_logits, draft_token_ids)
         rows = Rows(
-            lines=torch.tensor(self.ledger.slots(request_ids), dtype=torch.int64).to(device, non_blocking=True),
+            lines=lines,
             draft_ids=torch.where(within_t, draft_token_ids.to(torch.int64)[take_t], -1),
             target_ids=target[take_t],
             top_logits=top[take_t],
             draft_logits=drafted[take_t],
-            lengths=torch.from_numpy(lengths_host).to(device, non_blocking=True),
+            lengths=lengths,
         )
         spent_before = self.ledger.spent[rows.lines]
         chosen = self.judge(rows)
@@ -97,6 +103,65 @@ class VerifierState(Verifier):
             starts = torch.from_numpy(received.astype("int64"))
             self.trace(request_ids, rows, chosen, starts=starts, spent_before=spent_before)
         return extended_output(output, rows, bonus_token_ids, chosen)
+
+    def _verify_few(
+        self,
+        output: Tensor,  # [R, K + 1]
+        target_logits: Tensor,  # [sum k, V]
+        draft_token_ids: Tensor,  # [sum k]
+        bonus_token_ids: Tensor,  # [R, 1]
+        lines: Tensor,  # [R]
+        lengths: Tensor,  # [R]
+        take: Tensor,  # [R, K]
+        within: Tensor,  # [R, K]
+    ) -> Tensor:
+        """The same decision on a CPU, where an argmax over the vocabulary is dear and reading a tensor is free.
+
+        Only blocks whose first mismatch can be bought are judged; the others are booked as blocks without an exception.
+        """
+        ledger = self.ledger
+        few = may_extend(
+            output,
+            target_logits,
+            draft_token_ids,
+            take,
+            lengths,
+            budget=ledger.budget[lines],
+            gate=ledger.gate[lines],
+            block_cap=ledger.block_cap[lines],
+            spent=ledger.spent[lines],
+        )
+        others = ~few
+        if bool(others.any()):
+            plain, width = lines[others], take.shape[1]
+            ledger.reserve_draft(width)
+            ledger.charge(
+                plain,
+                lengths=lengths[others],
+                spent_after=ledger.spent[plain],
+                exceptions=torch.zeros(len(plain), width, dtype=torch.bool),
+                regret=torch.zeros(len(plain), width),
+            )
+        if not bool(few.any()):
+            return output
+        wanted = take[few]  # [R', K]
+        inside = within[few]
+        drafts = torch.where(inside, draft_token_ids.to(torch.int64)[wanted], -1)
+        flat = wanted[inside]
+        target, top, drafted = gather(target_logits[flat], draft_token_ids[flat])
+        place = (inside.flatten().cumsum(0) - 1).clamp(min=0).view_as(inside)
+        rows = Rows(
+            lines=lines[few],
+            draft_ids=drafts,
+            target_ids=target[place],
+            top_logits=top[place],
+            draft_logits=drafted[place],
+            lengths=lengths[few],
+        )
+        chosen = self.judge(rows)
+        extended = output.clone()
+        extended[few] = extended_output(output[few], rows, bonus_token_ids[few], chosen)
+        return extended
 
 
 def state_of(runner: Any) -> VerifierState:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from sweeper.verifier.rows import may_extend
+from sweeper.verifier.rules import gather_rows, select_prefix
 from sweeper.verifier.runner_v1 import VerifierState
 from sweeper.verifier.settings import RequestControls, VerifierSettings
 from tests.verifier.literal_algorithm import algorithm_1
@@ -202,3 +204,43 @@ def test_many_rounds_with_moving_rows_decide_as_the_literal_algorithm(seed: int)
     drained = rig.state.drain()["requests"]
     assert {name: line["spent"] for name, line in drained.items()} == {n: spent[n] for n in drained}
     assert sum(spent.values()) > 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_block_that_may_not_be_extended_is_one_that_the_rule_leaves_as_strict_does(seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    rows, width, vocabulary = 8, 7, 60
+    logits = (torch.randn(rows * width, vocabulary, generator=draw) * 8).round() / 8
+    lengths = torch.randint(0, width + 1, (rows,), generator=draw)
+    within = torch.arange(width)[None] < lengths[:, None]
+    take = torch.where(within, torch.arange(rows * width).view(rows, width), 0)
+    best, second = logits.topk(2, dim=-1).indices.unbind(1)
+    luck = torch.rand(rows * width, generator=draw)
+    other = torch.randint(-1, vocabulary, (rows * width,), generator=draw)
+    drafts = torch.where(luck < 0.6, best, torch.where(luck < 0.95, second, other))
+    budget, gate, cap = (torch.tensor([v] * rows, dtype=torch.float64) for v in (2.0, 0.25, 2.0))
+    budget[0] = 0.0
+    spent = torch.rand(rows, generator=draw, dtype=torch.float64) * 2
+    target, top, drafted = gather_rows(logits, drafts)
+    chosen = select_prefix(
+        draft_ids=torch.where(within, drafts[take], -1),
+        target_ids=target[take],
+        top_logits=top[take],
+        draft_logits=drafted[take],
+        lengths=lengths,
+        budget=budget,
+        gate=gate,
+        block_cap=cap,
+        spent=spent,
+        normalised=bool(seed % 2),
+    )
+    output = torch.full((rows, width + 1), -1, dtype=torch.int32)
+    for row, accepted in enumerate(chosen.strict_accepted.tolist()):
+        output[row, :accepted] = drafts[take[row, :accepted]].int()
+        output[row, accepted] = int(target[take[row, accepted]]) if accepted < lengths[row] else 0
+    few = may_extend(output, logits, drafts, take, lengths, budget=budget, gate=gate, block_cap=cap, spent=spent)
+    extended = chosen.accepted > chosen.strict_accepted
+    assert not (extended & ~few).any()
+    assert few.any()
+    assert not few.all()
+    assert not few[0]

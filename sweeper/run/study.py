@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from studies.limits import RunLimits
-
 from storage.database import Database, open_database
 from storage.lock import study_lock
 from storage.studies import COMPLETE, RUNNING, create_or_check, paused
 from studies.errors import AsdSweepError, EngineError, UsageError
+from studies.limits import RunLimits
 from studies.protocol import WHOLE_TRIALS, LegPlan
 from studies.spec import StudySpec
 from sweeper.run.driver import Driver

@@ -48,4 +48,5 @@ def test_freeze_and_audit_that_are_killed_go_on_and_decode_no_leg_twice(sweep: S
         for stage in ("confirm", "holdout"):
             labels = [leg.order.label for leg in LegJournal(database, "small", stage=stage).legs()]
             repeated = {label for label in labels if labels.count(label) > 1}
-            assert all("warmup" in label for label in repeated), repeated
+            # a new process warms up, opens a chain of its own, and repeats the asd leg whose triplet was lost
+            assert all("warmup" in label or "fixed_work" in label for label in repeated), repeated

@@ -236,7 +236,7 @@ def _rivals(order: WorkerOrder, cells: Sequence[Controls], options: Any, folder:
 
 
 def _order(options: Any) -> WorkerOrder:
-    problems = _problems(options.prompts + 2, gsm8k=options.gsm8k)
+    problems = _problems(options.prompts + options.few_shot, gsm8k=options.gsm8k)
     return WorkerOrder(
         worker="benchmark",
         engine=EngineSpec(
@@ -250,7 +250,7 @@ def _order(options: Any) -> WorkerOrder:
         gate_unit="per_position",
         draft_length=DRAFT_LENGTH,
         slices={"fixed_work": problems[: options.prompts]},
-        exemplars=() if options.gsm8k else problems[options.prompts :],
+        exemplars=problems[options.prompts :],
         model_cache=str(Settings.from_environment().cache_folder),
         cores=(0,),
     )
@@ -266,6 +266,9 @@ def main() -> int:
     parser.add_argument("--repeats", type=positive, default=1, help="passes of our bracket, all charged (default 1)")
     parser.add_argument("--drift", action="store_true", help="the drift rule counts too")
     parser.add_argument("--gsm8k", action="store_true", help="questions from ASD_SWEEP_DATA")
+    parser.add_argument(
+        "--few-shot", type=int, choices=range(9), default=0, help="worked examples before each question (default 0)"
+    )
     parser.add_argument("--no-bench-sweep", action="store_true", help="leave vllm bench sweep serve out")
     parser.add_argument("--engine-process", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -289,6 +292,8 @@ def main() -> int:
         "drift_rule": "counts" if options.drift else "told, does not count",
         "prompts": options.prompts,
         "tokens": options.tokens,
+        "few_shot": options.few_shot,
+        "prompts_from": "gsm8k" if options.gsm8k else "generator",
         "cores": os.cpu_count(),
         "load_start": round(load, 2),
         "load_end": round(os.getloadavg()[0], 2),

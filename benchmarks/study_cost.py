@@ -1,6 +1,6 @@
 """A study of 48 cells over 3 draft lengths: engine time with the planner, against every cell four times.
 
-    python benchmarks/study_cost.py [--json] [--measure-grid] [--storage FOLDER] [--prompts 6] [--tokens 32]
+    python benchmarks/study_cost.py [--json] [--measure-grid] [--storage FOLDER] [--prompts 12] [--tokens 48]
 
 The embedded model with the n-gram drafter decodes the built-in word problems. The raced study is run whole. Of the
 plain one, in which every cell gets four triplets and a graded leg of its own, ``--grid-cells`` cells of each draft
@@ -28,7 +28,9 @@ from storage.database import open_database
 from storage.legs import LegJournal
 from storage.readings import StudyReading, read_study
 from studies.cell_result import CellResult
+from studies.contenders import ended_contender, strict_speeds
 from studies.legs import LegRecord, Purpose
+from studies.noise import pooled_gains
 from studies.spec import EQUAL_REPEATS, StudySpec
 from sweeper.run.progress import Silent
 from sweeper.run.study import run_study
@@ -46,7 +48,9 @@ class Telling(Silent):
         print(message, file=sys.stderr)
 
 
-def study(name: str, *, raced: bool, prompts: int, quality: int, tokens: int, cells: int | None) -> StudySpec:
+def study(
+    name: str, *, raced: bool, prompts: int, quality: int, tokens: int, few_shot: int, epsilon: float, cells: int | None
+) -> StudySpec:
     """One of the two studies: the same cells, prompts and legs, another planner. cells: of each draft length."""
     value: dict[str, Any] = {
         "name": name,
@@ -57,7 +61,7 @@ def study(name: str, *, raced: bool, prompts: int, quality: int, tokens: int, ce
             "block_cap": [2],
             "draft_length": list(LENGTHS),
         },
-        "data": {"slices": {"fixed_work": prompts, "quality": quality}},
+        "data": {"few_shot": few_shot, "slices": {"fixed_work": prompts, "quality": quality}},
         "protocol": {
             "clock": "cpu",
             "triplets": GRID_REPEATS,
@@ -70,7 +74,7 @@ def study(name: str, *, raced: bool, prompts: int, quality: int, tokens: int, ce
         "sampler": {"trials": None if cells is None else cells * len(LENGTHS)},
         "workers": {"count": 1},
     }
-    value["planner"] = {"epsilon_gain_pp": 3} if raced else EQUAL_REPEATS.model_dump(mode="json")
+    value["planner"] = {"epsilon_gain_pp": epsilon} if raced else EQUAL_REPEATS.model_dump(mode="json")
     return StudySpec.model_validate(value)
 
 
@@ -145,13 +149,24 @@ def disagreements(raced: StudyReading, grid: StudyReading) -> list[str]:
     return found
 
 
+def leg_noise(reading: StudyReading, legs: Sequence[LegRecord]) -> float | None:
+    """Standard deviation of a timed leg's speed, percent, as the race pooled it (``studies.noise``)."""
+    strict = strict_speeds([leg for leg in legs if leg.order.trial is None], reading.study.clock)
+    contenders = [ended_contender(outcome) for outcome in reading.outcomes]
+    return pooled_gains([s for c in contenders for s in c.samples], strict=strict).leg_noise_pct
+
+
 def main() -> int:
     """Run both studies, print the comparison; 0 unless a study failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one flat JSON object")
-    parser.add_argument("--prompts", type=positive, default=6, help="prompts of a timed leg")
+    parser.add_argument("--prompts", type=positive, default=12, help="prompts of a timed leg")
     parser.add_argument("--quality", type=positive, default=24, help="prompts of a graded leg")
-    parser.add_argument("--tokens", type=positive, default=32, help="tokens a prompt of a timed leg")
+    parser.add_argument("--tokens", type=positive, default=48, help="tokens a prompt of a timed leg")
+    parser.add_argument("--few-shot", type=int, choices=range(9), default=0, help="worked examples before a question")
+    parser.add_argument(
+        "--epsilon", type=float, default=5.0, help="gains closer than this are tied, points (default 5)"
+    )
     parser.add_argument("--grid-cells", type=positive, default=2, help="cells of each draft length of the plain study")
     parser.add_argument("--measure-grid", action="store_true", help="run the plain study whole")
     parser.add_argument("--grid-as-it-stands", action="store_true", help="compare with what --storage holds of it")
@@ -167,7 +182,13 @@ def main() -> int:
             cache_folder=environment.cache_folder,
             data_folder=environment.data_folder,
         )
-        sizes = {"prompts": given.prompts, "quality": given.quality, "tokens": given.tokens}
+        sizes = {
+            "prompts": given.prompts,
+            "quality": given.quality,
+            "tokens": given.tokens,
+            "few_shot": given.few_shot,
+            "epsilon": given.epsilon,
+        }
         raced, raced_legs = run(study("raced", raced=True, cells=None, **sizes), settings)
         whole = given.measure_grid or given.grid_as_it_stands
         cells = None if whole else given.grid_cells
@@ -188,6 +209,8 @@ def main() -> int:
     result = {
         "cells": len(raced.outcomes),
         "draft_lengths": len(LENGTHS),
+        "epsilon_gain_pp": given.epsilon,
+        "leg_noise_pct_raced": leg_noise(raced, raced_legs),
         "ratio_to_grid": ours / theirs,
         "engine_seconds_raced": ours,
         "engine_seconds_grid": theirs,

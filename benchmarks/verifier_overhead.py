@@ -1,8 +1,9 @@
 """What the ASD step costs beyond strict verification, relative to the target time that it saves.
 
-    python benchmarks/verifier_overhead.py [--json] [--prompts 8] [--tokens 64] [--repeats 5]
+    python benchmarks/verifier_overhead.py [--json] [--prompts 24] [--concurrency 8] [--tokens 64] [--gsm8k]
 
-The embedded model with the n-gram drafter, K = 7, controls (8, 0.25, 2), one engine. Legs are interleaved S A S A. Two
+The embedded model with the n-gram drafter, K = 7, controls (8, 0.25, 2), one engine that decodes --concurrency of the
+prompts at a time and takes the next when one ends, as a server does. Legs are interleaved S A S A. Two
 functions are timed by wrapping them from here: all that the project adds to a round while a leg decodes with ASD
 (``VerifierState.verify``, which runs after vLLM's own verification) and what it adds to every round, strict ones
 included (``begin_round``, ``count_tokens``: the difference of the two legs is charged too). The overhead is
@@ -11,9 +12,9 @@ included (``begin_round``, ``count_tokens``: the difference of the two legs is c
 
 and what is saved is (target rounds of strict - of ASD) x seconds a target round of strict, in which drafting is
 included. CPU-seconds of the process, of which the engine's thread is timed; on one thread they are alike.
-``rounds`` here are forward passes of the target over the batch, one for all its requests: the slowest request decides
-how many are saved. ``cpu_seconds_saved`` is the plain difference of the legs' CPU-seconds, the step taken out, which
-counts smaller passes too; ``overhead_over_cpu_saved`` relates the step to it and is noisier.
+``rounds`` here are forward passes of the target over the batch, one for all its requests: without requests that wait,
+the slowest one would decide how many are saved. ``cpu_seconds_saved`` is the plain difference of the legs' CPU-seconds,
+the step taken out, which counts smaller passes too; ``overhead_over_cpu_saved`` relates the step to it and is noisier.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from command import end_with, positive
 from studies.controls import Controls
 from studies.errors import UsageError
 from studies.legs import Role
+from studies.slices import Problem
 from studies.spec_engine import DrafterSpec, EngineSpec
 from sweeper.engine.base import DecodeOptions
 from sweeper.measure.prompts import chat_messages
@@ -141,7 +143,9 @@ def _leg(engine: Any, watch: Stopwatch, prompts: list[tuple[str, str]], role: Ro
     )
 
 
-def measure(*, prompts: int, tokens: int, repeats: int) -> tuple[list[Timed], list[Timed]]:
+def measure(
+    *, prompts: int, concurrency: int, tokens: int, repeats: int, gsm8k: bool
+) -> tuple[list[Timed], list[Timed]]:
     """Strict and ASD legs, interleaved, after one warm-up of each. Raises EngineError, ModelNotFoundError."""
     from sweeper.engine.models import resolve_model
     from sweeper.engine.vllm_engine import VllmEngine
@@ -151,7 +155,7 @@ def measure(*, prompts: int, tokens: int, repeats: int) -> tuple[list[Timed], li
         target="embedded",
         drafter=DrafterSpec(method="ngram"),
         max_model_len=1024,
-        max_num_seqs=max(8, prompts),
+        max_num_seqs=concurrency,
         kv_cache_gib=1.0,
     )
     engine = VllmEngine(
@@ -161,8 +165,9 @@ def measure(*, prompts: int, tokens: int, repeats: int) -> tuple[list[Timed], li
         from sweeper.verifier.runner_v1 import VerifierState
 
         watch = Stopwatch(VerifierState)
-        problems = generate_problems(prompts + 2, level=1, seed=0)
-        texts = [(p.problem_id, engine.render(chat_messages(p, problems[-2:]))) for p in problems[:prompts]]
+        problems = _problems(prompts + 2, gsm8k=gsm8k)
+        exemplars = () if gsm8k else problems[-2:]
+        texts = [(p.problem_id, engine.render(chat_messages(p, exemplars))) for p in problems[:prompts]]
         legs: dict[Role, list[Timed]] = {Role.STRICT: [], Role.ASD: []}
         for turn in range(repeats + 1):
             for role, done in legs.items():
@@ -174,18 +179,39 @@ def measure(*, prompts: int, tokens: int, repeats: int) -> tuple[list[Timed], li
         engine.close()
 
 
+def _problems(count: int, *, gsm8k: bool) -> Sequence[Problem]:
+    if not gsm8k:
+        return generate_problems(count, level=1, seed=0)
+    from sweeper.measure.tasks.gsm8k import read_gsm8k
+
+    folder = Settings.from_environment().data_folder
+    if folder is None:
+        raise UsageError("--gsm8k needs ASD_SWEEP_DATA, a folder with train.jsonl")
+    return read_gsm8k(folder)[:count]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one flat JSON object")
-    parser.add_argument("--prompts", type=positive, default=8, help="requests decoded together (default 8)")
+    parser.add_argument("--prompts", type=positive, default=24, help="requests of a leg (default 24)")
+    parser.add_argument("--concurrency", type=positive, default=8, help="requests decoded at a time (default 8)")
+    parser.add_argument("--gsm8k", action="store_true", help="questions from ASD_SWEEP_DATA")
     parser.add_argument("--tokens", type=positive, default=64, help="tokens each request gets (default 64)")
     parser.add_argument("--repeats", type=positive, default=5, help="pairs of legs (default 5)")
     options = parser.parse_args()
     load = os.getloadavg()[0]
-    strict, asd = measure(prompts=options.prompts, tokens=options.tokens, repeats=options.repeats)
+    strict, asd = measure(
+        prompts=options.prompts,
+        concurrency=options.concurrency,
+        tokens=options.tokens,
+        repeats=options.repeats,
+        gsm8k=options.gsm8k,
+    )
     result = summary([overhead(s, a) for s, a in zip(strict, asd, strict=True)], asd) | {
         "accepted_length_strict": round(strict[-1].accepted_length, 4),
         "prompts": options.prompts,
+        "concurrency": options.concurrency,
+        "prompts_from": "gsm8k" if options.gsm8k else "generator",
         "tokens": options.tokens,
         "load_start": round(load, 2),
         "load_end": round(os.getloadavg()[0], 2),

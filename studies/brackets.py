@@ -24,6 +24,9 @@ class Triplet:
     shares_leg: its first strict leg is the last one of the trial's triplet before it. in_chain: the slots are places in
     the chain of its engine process, so that triplets of several trials may share a strict leg; False in trials
     measured before brackets were shared, whose strict legs were their own.
+    work_saved_pct: 100 ln(strict's / asd's) of what is counted in the legs: tokens that the target verified (drafted
+    ones and one a round), and rounds of the request that takes most, the forward passes of a batch that is decoded
+    together. outputs: hash of the asd leg's tokens. None and "" in triplets stored before these were kept.
     """
 
     slots: tuple[int, int, int]
@@ -33,6 +36,8 @@ class Triplet:
     reason: str | None
     shares_leg: bool
     in_chain: bool = False
+    work_saved_pct: tuple[float, float] | None = None
+    outputs: str = ""
 
     @property
     def retained(self) -> bool:
@@ -133,7 +138,17 @@ def _judge(
         reason=_why_not(three, drift, protocol),
         shares_leg=shares_leg,
         in_chain=in_chain,
+        work_saved_pct=_work_saved(before, asd),
+        outputs=asd.token_hash,
     )
+
+
+def _work_saved(strict: LegRecord, asd: LegRecord) -> tuple[float, float] | None:
+    if not strict.rounds or not asd.rounds:
+        return None
+    verified = [sum(r.rounds + r.drafted for r in leg.requests) for leg in (strict, asd)]
+    passes = [max(r.rounds for r in leg.requests) for leg in (strict, asd)]
+    return 100 * math.log(verified[0] / verified[1]), 100 * math.log(passes[0] / passes[1])
 
 
 def _why_not(three: tuple[LegRecord, LegRecord, LegRecord], drift: float | None, protocol: ProtocolSpec) -> str | None:

@@ -3,8 +3,8 @@
 Knows nothing of other cells: whether this one is on the frontier is ``frontier.py``.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from studies.controls import Cell
@@ -49,6 +49,13 @@ class CellResult:
         failed = outcome.state == "failed" or measurement is None
         failure = (outcome.reason or "no reason was recorded") if failed else None
         return cls(outcome.trial, outcome.cell, measurement, failure)
+
+    def with_pooled_gain(self, gains: Mapping[int, Interval]) -> "CellResult":
+        """The same with the gain of its trial in ``gains``, if its stored one rests on the noise of all legs too."""
+        measured, gain = self.measurement, gains.get(self.trial)
+        if measured is None or measured.gain_noise != "pooled" or gain is None or gain.lo is None:
+            return self
+        return replace(self, measurement=replace(measured, gain_pct=gain))
 
 
 def main_figures(result: CellResult) -> dict[str, Any]:

@@ -88,5 +88,6 @@ def _samples(trial: int, cell: Cell, tried: Iterable[Triplet]) -> tuple[GainSamp
             continue
         owner = None if triplet.in_chain else trial
         before, asd, after = (leg_name(triplet.engine_id, slot, trial=owner) for slot in triplet.slots)
-        found.append(GainSample(cell.key, (before, asd, after), triplet.gain_pct))
+        legs = (before, asd, after)
+        found.append(GainSample(cell.key, legs, triplet.gain_pct, triplet.work_saved_pct, triplet.outputs))
     return tuple(found)

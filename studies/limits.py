@@ -17,11 +17,13 @@ _HALF_WIDTH = re.compile(r"half-width\s*<=?\s*(\d+(?:\.\d+)?|\.\d+)")
 @dataclass(frozen=True)
 class RunLimits:
     """deadline: no leg is begun after it. half_width_pp: repeats of a cell that can be on the frontier end when the
-    95 % half-width of its gain is this many points; None leaves it to the plan.
+    95 % half-width of its gain is this many points; None leaves it to the plan. stable: no leg is begun once every cell
+    was tried and the recommendation is stable (``recommendation.STABLE``).
     """
 
     deadline: datetime | None = None
     half_width_pp: float | None = None
+    stable: bool = False
 
 
 def parse_deadline(text: str, now: datetime) -> datetime:
@@ -53,12 +55,14 @@ def parse_deadline(text: str, now: datetime) -> datetime:
     return moment
 
 
-def parse_until(text: str) -> float:
-    """The half-width in "half-width<=0.5", points of throughput gain. Raises UsageError for another form."""
+def parse_until(text: str) -> RunLimits:
+    """ "half-width<=0.5", points of throughput gain, or "stable". Raises UsageError for another form."""
+    if text.strip() == "stable":
+        return RunLimits(stable=True)
     found = _HALF_WIDTH.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise UsageError(
-            f'--until must be "half-width<=X" with X points of throughput gain above 0, such as "half-width<=0.5", '
-            f"got {ascii(text)[:60]}"
+            f'--until must be "stable", or "half-width<=X" with X points of throughput gain above 0, such as '
+            f'"half-width<=0.5", got {ascii(text)[:60]}'
         )
-    return float(found[1])
+    return RunLimits(half_width_pp=float(found[1]))

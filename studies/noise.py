@@ -39,11 +39,14 @@ class GainSample:
     """One retained triplet. cell: ``Cell.key``. legs: names of its strict, asd and strict legs, unique in a study.
 
     A name is "<engine process>/<slot>" and may go on after that. gain_pct: percent over the mean of the strict legs.
+    work_saved_pct, outputs: as in ``brackets.Triplet``.
     """
 
     cell: str
     legs: tuple[str, str, str]
     gain_pct: float
+    work_saved_pct: tuple[float, float] | None = None
+    outputs: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from studies.assisted import assisted_gains, gains_of
 from studies.contenders import Contender
 from studies.noise import PooledGains, pooled_gains
 from studies.spec import PlannerSpec, ProtocolSpec
@@ -19,7 +20,7 @@ EndState = Literal["", "complete", "stopped", "infeasible"]
 AUDITS_AT_ONCE = 4
 """Cells audited together to find one that others can be measured against; more of them would often be for nothing."""
 
-KEEP_CONFIDENCE = 0.9
+KEEP_CONFIDENCE = 0.8
 """One-sided, with which no rival may be faster by more than epsilon before a cell's repeats end. Less than what stops a
 cell: one that is kept wrongly is still compared by its mean, one that is stopped wrongly is lost."""
 
@@ -151,7 +152,8 @@ class _Field:
         self._protocol = protocol
         self._planner = planner
         samples = [sample for contender in contenders for sample in contender.samples]
-        self._gains: PooledGains = pooled_gains(samples, strict=strict)
+        self._own: PooledGains = pooled_gains(samples, strict=strict)
+        self._gains = assisted_gains(self._own, contenders) if planner.assisted else self._own
         self._rivals = [c for c in contenders if c.samples and is_admissible(c, protocol)]
         self._rivals.sort(key=lambda c: (-self._gains.mean(c.cell.key), c.trial))
         self._unknown = [c for c in contenders if c.samples and c.state == "open" and c.graded == 0]
@@ -212,11 +214,12 @@ class _Field:
         ahead = self._gains.difference(rival.cell.key, contender.cell.key)
         lower, upper = ahead.lower(confidence), ahead.upper(confidence)
         change = accuracy_of(rival)
+        assisted = ", assisted" if self._planner.assisted else ""
         compared = f"its own {accuracy_of(contender).mean:+.1f}" if contender.graded else "strict"
         return (
             f"trial {rival.trial} is faster by {ahead.mean:.1f} points [{lower:.1f}, {upper:.1f}] "
-            f"({100 * confidence:g} % one-sided each) and keeps its accuracy ({change.mean:+.1f} points) within "
-            f"{self._planner.epsilon_accuracy_pp:g} points of {compared}"
+            f"({100 * confidence:g} % one-sided each{assisted}) and keeps its accuracy ({change.mean:+.1f} points) "
+            f"within {self._planner.epsilon_accuracy_pp:g} points of {compared}"
         )
 
     def _done(self, contender: Contender, *, spent: bool) -> tuple[str, str, int | None] | None:
@@ -228,7 +231,7 @@ class _Field:
         if retained < protocol.min_triplets:
             return None
         if planner.half_width_pp is not None:
-            interval = self._gains.interval(contender.cell.key)
+            interval = self._own.interval(contender.cell.key)
             if interval.lo is None or interval.hi is None:
                 return None
             half = (interval.hi - interval.lo) / 2
@@ -255,7 +258,8 @@ class _Field:
         upper = [difference.upper(confidence) for difference in ahead]
         if any(value is None or value > epsilon for value in upper):
             return None
-        half = f"gain known to +-{(interval.hi - interval.lo) / 2:.2f} points (95 %)"
+        assisted = ", assisted" if self._planner.assisted else ""
+        half = f"gain known to +-{(interval.hi - interval.lo) / 2:.2f} points (95 %{assisted})"
         if not others:
             return "precise", f"{half}, and nothing is left to compare it with", None
         place = max(range(len(others)), key=lambda i: ahead[i].mean)
@@ -273,13 +277,20 @@ class _Field:
         return "tied", reason, nearest.trial
 
 
-def epsilon_front(contenders: Sequence[Contender], protocol: ProtocolSpec, planner: PlannerSpec) -> set[int]:
+def epsilon_front(
+    contenders: Sequence[Contender],
+    protocol: ProtocolSpec,
+    planner: PlannerSpec,
+    *,
+    strict: Sequence[tuple[str, float]] = (),
+) -> set[int]:
     """Trials to report as the frontier: complete cells that no admissible one exceeds by more than epsilon_gain_pp / 2.
 
-    By mean gains, against rivals that are accurate enough. Half of epsilon is as far from what must be on the frontier
-    (no rival is faster at all) as from what must not (a rival is faster by more than epsilon).
+    By the gains that decided the race, against rivals that are accurate enough. Half of epsilon is as far from what
+    must be on the frontier (no rival is faster at all) as from what must not (a rival is faster by more than epsilon).
     """
-    means = {c.trial: sum(s.gain_pct for s in c.samples) / len(c.samples) for c in contenders if c.samples}
+    gains = gains_of(contenders, planner, strict=strict)
+    means = {c.trial: gains.mean(c.cell.key) for c in contenders if c.samples}
     known = [c for c in contenders if c.trial in means and is_admissible(c, protocol)]
     return {
         cell.trial

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from studies.assisted import assisted_gains
 from studies.contenders import Contender
 from studies.controls import Cell
 from studies.noise import PooledGains, pooled_gains
@@ -26,10 +27,12 @@ STABLE = 0.95
 class Recommendation:
     """The cell to take now.
 
-    gain: percent, from the pooled noise. accuracy: points; n is 0 if it was not audited. p_fastest: chance that no cell
-    that passes the gate is faster by more than epsilon_gain_pp; cells that were not audited count as passing it.
+    gain: percent, of its own triplets, with an interval from the pooled noise. accuracy: points; n is 0 if it was not
+    audited. p_fastest: chance that no cell that passes the gate is faster by more than epsilon_gain_pp, by the gains
+    that decide the race; cells that were not audited count as passing it.
     p_gate: chance that its accuracy change is above -accuracy_gate_pp, None if not audited. stable: both are at least
     95 %. on_front: by trial, the chance of being on the epsilon-front, for all cells that were timed and not excluded.
+    gains: by trial, as ``gain``, for all that were timed.
     Chances are None, and on_front empty, where the noise is not known.
     """
 
@@ -42,6 +45,7 @@ class Recommendation:
     stable: bool
     sentence: str
     on_front: dict[int, float] = field(default_factory=dict)
+    gains: dict[int, Interval] = field(default_factory=dict)
 
 
 def recommend(
@@ -56,7 +60,8 @@ def recommend(
     without a triplet. strict: ``contenders.strict_speeds`` of every chain.
     """
     timed = [c for c in contenders if c.samples]
-    gains = pooled_gains([sample for c in timed for sample in c.samples], strict=strict)
+    measured = pooled_gains([sample for c in timed for sample in c.samples], strict=strict)
+    gains = assisted_gains(measured, timed) if planner.assisted else measured
     rivals = [c for c in timed if c.state not in ("infeasible", "failed") and not misses_gate(c, protocol)]
     if not rivals:
         return None
@@ -65,7 +70,7 @@ def recommend(
     chances = _chances(rivals, gains, protocol, planner, chosen, seed)
     passing = p_gate(chosen, protocol)
     stable = chances is not None and passing is not None and min(chances.fastest, passing) >= STABLE
-    gain, accuracy = gains.interval(chosen.cell.key), accuracy_of(chosen)
+    gain, accuracy = measured.interval(chosen.cell.key), accuracy_of(chosen)
     return Recommendation(
         trial=chosen.trial,
         cell=chosen.cell,
@@ -76,6 +81,7 @@ def recommend(
         stable=stable,
         sentence=_sentence(chosen, gain, accuracy, None if chances is None else chances.fastest, passing, planner),
         on_front={} if chances is None else chances.on_front,
+        gains={c.trial: measured.interval(c.cell.key) for c in timed},
     )
 
 

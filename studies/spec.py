@@ -104,13 +104,16 @@ class PlannerSpec(Section):
     confidence: float = Field(
         0.99, gt=0.5, lt=1, description="with which a cell must be slower before it is stopped, one-sided"
     )
+    assisted: bool = Field(
+        True, description="compare cells by gains assisted by the work they save; false: by their own triplets only"
+    )
     audits: Literal["batched", "one_arm"] = Field(
         "batched", description="graded legs of several cells and strict as one batch, or each alone"
     )
     audit_cells: int = Field(8, ge=1, description="cells beside strict in one batch")
 
 
-EQUAL_REPEATS = PlannerSpec(racing=False, replay=False, audits="one_arm")
+EQUAL_REPEATS = PlannerSpec(racing=False, replay=False, assisted=False, audits="one_arm")
 """Every cell the same: what studies have that were stored before there was a planner section."""
 
 

@@ -12,17 +12,23 @@ from storage.events import EventKind, list_events
 from storage.legs import ANY, LegJournal
 from storage.readings import StudyReading
 from studies.legs import LegRecord
+from studies.statistics import Interval
 
 
-def race_document(database: Database, reading: StudyReading) -> dict[str, Any]:
-    """recommendation (None before the first triplet), decisions by code, and the number of passes begun."""
+def race_document(database: Database, reading: StudyReading) -> tuple[dict[str, Any], dict[int, Interval]]:
+    """recommendation (None before the first triplet), decisions by code, and the number of passes begun.
+
+    Also each trial's gain with the interval that the noise of all legs gives it now; what was stored at its end rests
+    on the legs there were then.
+    """
     name = reading.study.name
     decisions = decisions_of(database, name)
+    recommendation, gains = _recommendation(database, reading)
     return {
-        "recommendation": _recommendation(database, reading),
+        "recommendation": recommendation,
         "decisions": dict(Counter(decision["code"] for decision in decisions.values())),
         "passes": len(list_events(database, name, EventKind.BRACKET)),
-    }
+    }, gains
 
 
 def decisions_of(database: Database, study: str) -> dict[int, dict[str, Any]]:
@@ -30,7 +36,7 @@ def decisions_of(database: Database, study: str) -> dict[int, dict[str, Any]]:
     return {event.detail["trial"]: event.detail for event in list_events(database, study, EventKind.DECISION)}
 
 
-def _recommendation(database: Database, reading: StudyReading) -> dict[str, Any] | None:
+def _recommendation(database: Database, reading: StudyReading) -> tuple[dict[str, Any] | None, dict[int, Interval]]:
     from studies.contenders import ended_contender, open_contender, strict_speeds
     from studies.recommendation import recommend
 
@@ -51,8 +57,8 @@ def _recommendation(database: Database, reading: StudyReading) -> dict[str, Any]
     strict = tuple(pair for of_length in shared.values() for pair in strict_speeds(of_length, spec.protocol.clock))
     found = recommend(contenders, spec.protocol, spec.planner, strict=strict)
     if found is None:
-        return None
-    return {
+        return None, {}
+    document = {
         "trial": found.trial,
         "controls": found.cell.to_json(),
         "throughput_gain_pct": asdict(found.gain),
@@ -63,6 +69,7 @@ def _recommendation(database: Database, reading: StudyReading) -> dict[str, Any]
         "sentence": found.sentence,
         "on_front": {str(trial): chance for trial, chance in found.on_front.items()},
     }
+    return document, found.gains
 
 
 def _cell_of(legs: list[LegRecord]) -> "Any":

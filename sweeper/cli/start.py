@@ -3,6 +3,7 @@
 Knows nothing of how legs are measured; it shows progress and the frontier at the end.
 """
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,7 +41,9 @@ DeadlineOption = Annotated[
 UntilOption = Annotated[
     str | None,
     typer.Option(
-        "--until", metavar="RULE", help='Repeat cells until their gains are known so well: "half-width<=0.5".'
+        "--until",
+        metavar="RULE",
+        help='Until gains are known so well ("half-width<=0.5"), or the recommendation is "stable".',
     ),
 ]
 SpeedOption = Annotated[
@@ -138,9 +141,8 @@ def _adjusted(spec: StudySpec, name: str | None, workers: int | None) -> StudySp
 
 def _limits(deadline: str | None, until: str | None) -> RunLimits:
     now = datetime.now().astimezone()
-    return RunLimits(
-        None if deadline is None else parse_deadline(deadline, now), None if until is None else parse_until(until)
-    )
+    limits = RunLimits() if until is None else parse_until(until)
+    return limits if deadline is None else replace(limits, deadline=parse_deadline(deadline, now))
 
 
 def _plan(spec: StudySpec, settings: Settings, speed: float | None, limits: RunLimits, json_wanted: bool) -> None:
@@ -174,6 +176,8 @@ def _plan(spec: StudySpec, settings: Settings, speed: float | None, limits: RunL
             f"--until: cells that can be on the frontier are repeated until +-{limits.half_width_pp:g} points, at most "
             f"{spec.protocol.max_attempts} times; with that, more than expected and no more than at most"
         )
+    if limits.stable:
+        notes.append("--until: ends once every cell was tried and the recommendation is stable; no less than at least")
     if spec.engine.kind == "vllm":
         document["memory"] = memory_document(settings, spec)
     if json_wanted:

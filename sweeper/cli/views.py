@@ -30,7 +30,7 @@ def status_document(settings: Settings, study: str) -> dict[str, Any]:
     """What ``status --json`` prints. Raises StudyNotFoundError, StorageError."""
     with open_database(settings.storage_url, create=False, read_only=True) as database:
         reading = read_study(database, study)
-        race = race_document(database, reading)
+        race, _ = race_document(database, reading)
     state, _, reason = reading.state.partition(": ")
     counts = reading.trials
     return {
@@ -63,10 +63,10 @@ def frontier_document(settings: Settings, study: str) -> dict[str, Any]:
     """What ``frontier --json`` prints. Raises StudyNotFoundError, StorageError."""
     with open_database(settings.storage_url, create=False, read_only=True) as database:
         reading = read_study(database, study)
-        race = race_document(database, reading)
+        race, gains = race_document(database, reading)
         decisions = decisions_of(database, study)
     replayed = replay_or_none(settings, study) if reading.study.spec.planner.replay else None
-    results = [CellResult.from_outcome(outcome) for outcome in reading.outcomes]
+    results = [CellResult.from_outcome(outcome).with_pooled_gain(gains) for outcome in reading.outcomes]
     document = cells_json(study, frontier(results))
     predicted = {} if replayed is None else {_key(one["controls"]): one for one in replayed["cells"]}
     for cell in document["cells"]:

@@ -69,6 +69,8 @@ class Driver:
         self._legs = legs
         self._identify = identify
         self._deadline = None if limits is None else limits.deadline
+        self._until_stable = limits is not None and limits.stable
+        self._settled = False
         self._now = now
         planner = self._planner
         if limits is not None and limits.half_width_pp is not None:
@@ -83,7 +85,7 @@ class Driver:
         self._decoded: deque[LegRecord] = deque(maxlen=RECENT_LEGS)
 
     def run(self) -> bool:
-        """Measure until the study's target is reached; False when a stop was asked for, or the deadline came, first.
+        """Measure until the study's target is reached; False when a stop was asked for or a limit came first.
 
         Raises CanaryError, EngineError, EngineOutOfMemoryError, UsageError, WorkerLostError; what was measured
         until then is stored.
@@ -104,7 +106,14 @@ class Driver:
                     self._failed(event)
 
     def _stopping(self) -> bool:
-        return self._asked_to_stop() or (self._deadline is not None and self._now() >= self._deadline)
+        return self._asked_to_stop() or self.limit_reached is not None
+
+    @property
+    def limit_reached(self) -> str | None:
+        """The limit that keeps new legs from being begun: "deadline", "stable", or None."""
+        if self._deadline is not None and self._now() >= self._deadline:
+            return "deadline"
+        return "stable" if self._settled else None
 
     def _recover(self) -> None:
         """Take up what an earlier driver left: legs shared by a draft length, trials that were open or have ended."""
@@ -265,6 +274,9 @@ class Driver:
                 trial.legs.append(record)
         self._session.arrived(track, event.records)
         track.busy = False
+        if self._until_stable and any(_of_chain(record) for record in event.records):
+            everywhere = not any(self._lineup.pending(k) for k in set(self._spec.space.draft_length))
+            self._settled = self._settled or (everywhere and self._race.is_settled())
         for record in event.records:
             self._progress.leg(record, self._counts())
 

@@ -12,6 +12,7 @@ from studies.noise import PooledGains, pooled_gains
 from studies.outcome import StoredOutcome
 from studies.passes import OpenTrial
 from studies.racing import Verdict, judge
+from studies.recommendation import recommend
 from studies.spec import PlannerSpec, ProtocolSpec
 from studies.statistics import Interval
 
@@ -58,6 +59,14 @@ class Race:
             self._pooled = pooled_gains(samples, strict=self._strict())
         interval = self._pooled.interval(cell.key)
         return interval if interval.lo is not None else None
+
+    def is_settled(self) -> bool:
+        """Whether every open cell was tried and the recommendation is stable."""
+        field = self._field()
+        if any(contender.state == "open" and contender.attempts == 0 for contender in field):
+            return False
+        found = recommend(field, self._protocol, self._planner, strict=self._strict())
+        return found is not None and found.stable
 
     def _strict(self) -> tuple[tuple[str, float], ...]:
         return tuple(pair for legs in self._shared.values() for pair in strict_speeds(legs, self._protocol.clock))

@@ -102,7 +102,7 @@ def measure_on_slice(
         )
         store = SliceStore(database, spec.name, slice_name=slice_name, trial=trial, cell=cell)
         progress.note(f"measuring trial {trial} ({cell.key}) on the {prompts} prompts of slice {slice_name}")
-        finished, exit_code = drive(
+        end = drive(
             _in_place_of_the_slices(prepared, slice_name, cell),
             settings,
             _Quieter(progress, slice_name),
@@ -110,8 +110,8 @@ def measure_on_slice(
             legs=LEGS[slice_name],
             identify=True,
         )
-    if not finished:
-        raise StoppedBySignalError(exit_code)
+    if not end.finished:
+        raise StoppedBySignalError(end.signal_code)
     if store.failure:
         raise EngineError(f"trial {trial} could not be measured on slice {slice_name}: {store.failure}")
     return read_evidence(database, spec, slice_name=slice_name)

@@ -1,6 +1,7 @@
 """Run or resume one study from start to end: check what can be checked early, lock, measure, keep the state."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from storage.database import Database, open_database
 from storage.lock import study_lock
@@ -116,6 +117,17 @@ def make_pool(spec: StudySpec) -> Pool:
     return RayPool(spec.workers, accelerators_per_worker=spec.engine.tensor_parallel_size)
 
 
+class DriveEnd(NamedTuple):
+    """finished: nothing is left. signal_code: exit code of the signal that stopped it, or 0. limit: which one did."""
+
+    finished: bool
+    signal_code: int
+    limit: str | None
+
+
+_LIMITS = {"deadline": "the deadline came", "stable": "the recommendation is stable"}
+
+
 def _measure(
     prepared: Prepared, settings: Settings, progress: Progress, database: Database, limits: RunLimits | None
 ) -> RunResult:
@@ -126,21 +138,22 @@ def _measure(
         return RunResult(True, _exit_code(store))
     store.state(RUNNING)
     try:
-        finished, signal_code = drive(prepared, settings, progress, store, limits=limits)
+        drive_end = drive(prepared, settings, progress, store, limits=limits)
     except AsdSweepError as error:
         store.state(paused(str(error)))
         raise
     except KeyboardInterrupt:
         store.state(paused("stopped at once by a signal; the same start goes on"))
         raise
-    if finished:
+    if drive_end.finished:
         store.state(COMPLETE)
-    elif signal_code:
+        return RunResult(True, _exit_code(store))
+    if drive_end.signal_code or drive_end.limit is None:
         store.state(paused("stopped by a signal; the same start goes on"))
     else:
-        store.event("stop", {"why": "deadline"})
-        store.state(paused("the deadline came; the same start goes on"))
-    return RunResult(finished, _exit_code(store) if finished else signal_code)
+        store.event("stop", {"why": drive_end.limit})
+        store.state(paused(f"{_LIMITS[drive_end.limit]}; the same start goes on"))
+    return RunResult(False, drive_end.signal_code)
 
 
 def drive(
@@ -152,8 +165,8 @@ def drive(
     legs: LegPlan = WHOLE_TRIALS,
     identify: bool = False,
     limits: RunLimits | None = None,
-) -> tuple[bool, int]:
-    """Run the driver on the pool the study asks for: (nothing is left, exit code of the signal that stopped it or 0).
+) -> DriveEnd:
+    """Run the driver on the pool the study asks for.
 
     Raises what the driver raises; what was decoded until then is journaled.
     """
@@ -171,7 +184,7 @@ def drive(
                 identify=identify,
                 limits=limits,
             )
-            return driver.run(), stop.exit_code
+            return DriveEnd(driver.run(), stop.exit_code, driver.limit_reached)
     finally:
         pool.close()
 

@@ -54,8 +54,8 @@ def may_extend(
     gate: Tensor,
     block_cap: Tensor,
     spent: Tensor,
-) -> Tensor:
-    """[R] bool: rows the rule might extend; all others it surely leaves as vLLM made them.
+) -> tuple[Tensor, Tensor]:
+    """[R] bool: rows the rule might extend; all others it surely leaves as vLLM made them. [R] int64: drafts accepted.
 
     At a row's first mismatch vLLM's output holds the target's argmax, so the regret there costs two look-ups and no
     argmax. If that one mismatch cannot be bought, nothing after it matters. Gate unit, protected stops and NaNs are
@@ -73,7 +73,7 @@ def may_extend(
     relaxed = (budget > 0) & (gate > 0) & (block_cap > 0)
     left = (lengths - accepted).clamp(min=1).to(torch.float64)
     cheap = regret / left <= gate  # normalised, r k / q <= g, is no wider, since k >= 1
-    return known & relaxed & cheap & (spent + regret <= budget)
+    return known & relaxed & cheap & (spent + regret <= budget), accepted
 
 
 def extended_output(

@@ -118,9 +118,10 @@ class VerifierState(Verifier):
         """The same decision on a CPU, where an argmax over the vocabulary is dear and reading a tensor is free.
 
         Only blocks whose first mismatch can be bought are judged; the others are booked as blocks without an exception.
+        Up to that mismatch vLLM's output says what the target chose, so an argmax is taken only of what lies beyond.
         """
         ledger = self.ledger
-        few = may_extend(
+        few, accepted = may_extend(
             output,
             target_logits,
             draft_token_ids,
@@ -147,15 +148,20 @@ class VerifierState(Verifier):
         wanted = take[few]  # [R', K]
         inside = within[few]
         drafts = torch.where(inside, draft_token_ids.to(torch.int64)[wanted], -1)
-        flat = wanted[inside]
-        target, top, drafted = gather(target_logits[flat], draft_token_ids[flat])
-        place = (inside.flatten().cumsum(0) - 1).clamp(min=0).view_as(inside)
+        mismatch = accepted[few].unsqueeze(1)  # [R', 1]
+        target = drafts.scatter(1, mismatch, output[few].to(torch.int64).gather(1, mismatch))
+        top = target_logits[wanted, target.clamp(min=0, max=target_logits.shape[1] - 1)].float()
+        drafted = target_logits[wanted, drafts.clamp(min=0, max=target_logits.shape[1] - 1)].float()
+        beyond = inside & (torch.arange(take.shape[1]).unsqueeze(0) > mismatch)
+        if bool(beyond.any()):
+            flat = wanted[beyond]
+            target[beyond], top[beyond], drafted[beyond] = gather(target_logits[flat], draft_token_ids[flat])
         rows = Rows(
             lines=lines[few],
             draft_ids=drafts,
-            target_ids=target[place],
-            top_logits=top[place],
-            draft_logits=drafted[place],
+            target_ids=target,
+            top_logits=top,
+            draft_logits=drafted,
             lengths=lengths[few],
         )
         chosen = self.judge(rows)

@@ -196,3 +196,24 @@ def test_until_asks_for_narrower_intervals_than_the_plan(make_bench: Callable[..
     for one in complete:
         narrow = (one["gain_pct"]["hi"] - one["gain_pct"]["lo"]) / 2 <= 0.4
         assert narrow or one["retained"] + one["rejected"] == 8
+
+
+def test_until_stable_pauses_once_the_recommendation_is(make_bench: Callable[..., Bench]) -> None:
+    changes = {
+        **RACED,
+        "engine": {"extra": {"noise_pct": 1}},
+        "planner": {**RACED["planner"], "half_width_pp": 0.05, "epsilon_gain_pp": 8},
+        "protocol": {**RACED["protocol"], "accuracy_gate_pp": 60},
+    }
+    bench = make_bench(**changes)
+    result = bench.start(limits=RunLimits(stable=True))
+    assert (result.finished, result.exit_code) == (False, 0)
+    assert bench.reading().state == "paused: the recommendation is stable; the same start goes on"
+    with bench.database() as database:
+        assert [e.detail["why"] for e in list_events(database, bench.spec.name, "stop")] == ["stable"]
+    legs = bench.legs()
+    tried = {leg.order.trial for leg in legs.values() if leg.order.trial is not None}
+    assert len(tried) == 2 * CELLS  # every cell was tried
+    assert bench.start().exit_code == 0
+    check_raced(bench)
+    assert legs.items() < bench.legs().items()

@@ -1,10 +1,12 @@
 """Which triplets are kept, and why others are not."""
 
-from dataclasses import replace
+import math
+from dataclasses import asdict, replace
 
 import pytest
+from pydantic import TypeAdapter
 
-from studies.brackets import shared_pairs, triplets
+from studies.brackets import Triplet, shared_pairs, triplets
 from studies.legs import Role
 
 from .making import fixed_work, protocol
@@ -92,3 +94,23 @@ def test_a_triplet_never_spans_two_engines():
 def test_the_order_in_which_legs_are_read_back_does_not_matter():
     legs = bracket(1, 0.8, 1, 0.7, 1)
     assert triplets(reversed(legs), protocol()) == triplets(legs, protocol())
+
+
+def test_the_work_that_was_saved_is_counted_and_the_outputs_are_named():
+    legs = bracket(1, 0.8, 1)
+    legs[1] = fixed_work(ASD, 1, output="a", rounds=3, accepted=5)
+    (triplet,) = triplets(legs, protocol())
+    strict, asd, _ = legs
+    verified = [sum(r.rounds + r.drafted for r in leg.requests) for leg in (strict, asd)]
+    passes = [max(r.rounds for r in leg.requests) for leg in (strict, asd)]
+    assert triplet.work_saved_pct == pytest.approx(
+        (100 * math.log(verified[0] / verified[1]), 100 * math.log(passes[0] / passes[1]))
+    )
+    assert triplet.work_saved_pct[1] > 0
+    assert triplet.outputs == asd.token_hash != strict.token_hash
+
+
+def test_a_triplet_stored_before_work_was_counted_is_read():
+    (triplet,) = triplets(bracket(1, 0.8, 1), protocol())
+    stored = {k: v for k, v in asdict(triplet).items() if k not in ("work_saved_pct", "outputs")}
+    assert TypeAdapter(Triplet).validate_python(stored) == replace(triplet, work_saved_pct=None, outputs="")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from studies.errors import UsageError
-from studies.limits import parse_deadline, parse_until
+from studies.limits import RunLimits, parse_deadline, parse_until
 
 NOW = datetime(2026, 12, 1, 21, 30, tzinfo=timezone(timedelta(hours=2)))
 
@@ -45,12 +45,27 @@ def test_a_moment_that_has_passed_is_refused(text: str) -> None:
     ("text", "width"), [("half-width<=0.5", 0.5), (" half-width < 2 ", 2.0), ("half-width<=.25", 0.25)]
 )
 def test_until_takes_a_half_width_in_points(text: str, width: float) -> None:
-    assert parse_until(text) == width
+    assert parse_until(text) == RunLimits(half_width_pp=width)
+
+
+def test_until_takes_the_frontier_to_be_stable() -> None:
+    assert parse_until(" stable ") == RunLimits(stable=True)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0.5", "half-width=0.5", "half-width>=1", "half-width<=0", "width<=1", "half-width<=x"]
+    "text",
+    [
+        "",
+        "0.5",
+        "half-width=0.5",
+        "half-width>=1",
+        "half-width<=0",
+        "width<=1",
+        "half-width<=x",
+        "stable<=1",
+        "unstable",
+    ],
 )
 def test_another_rule_is_refused_with_the_form(text: str) -> None:
-    with pytest.raises(UsageError, match='--until must be "half-width<=X"'):
+    with pytest.raises(UsageError, match='--until must be "stable", or "half-width<=X"'):
         parse_until(text)

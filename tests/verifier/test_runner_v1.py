@@ -238,7 +238,10 @@ def test_a_block_that_may_not_be_extended_is_one_that_the_rule_leaves_as_strict_
     for row, accepted in enumerate(chosen.strict_accepted.tolist()):
         output[row, :accepted] = drafts[take[row, :accepted]].int()
         output[row, accepted] = int(target[take[row, accepted]]) if accepted < lengths[row] else 0
-    few = may_extend(output, logits, drafts, take, lengths, budget=budget, gate=gate, block_cap=cap, spent=spent)
+    few, accepted = may_extend(
+        output, logits, drafts, take, lengths, budget=budget, gate=gate, block_cap=cap, spent=spent
+    )
+    assert accepted.tolist() == chosen.strict_accepted.tolist()
     extended = chosen.accepted > chosen.strict_accepted
     assert not (extended & ~few).any()
     assert few.any()

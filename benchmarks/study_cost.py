@@ -49,7 +49,16 @@ class Telling(Silent):
 
 
 def study(
-    name: str, *, raced: bool, prompts: int, quality: int, tokens: int, few_shot: int, epsilon: float, cells: int | None
+    name: str,
+    *,
+    raced: bool,
+    prompts: int,
+    quality: int,
+    tokens: int,
+    few_shot: int,
+    epsilon: float,
+    drift: float,
+    cells: int | None,
 ) -> StudySpec:
     """One of the two studies: the same cells, prompts and legs, another planner. cells: of each draft length."""
     value: dict[str, Any] = {
@@ -65,6 +74,7 @@ def study(
         "protocol": {
             "clock": "cpu",
             "triplets": GRID_REPEATS,
+            "drift_limit_pct": drift,
             "max_attempts": 10,
             "min_triplets": 1 if raced else 2,
             "fixed_work_tokens": tokens,
@@ -164,9 +174,8 @@ def main() -> int:
     parser.add_argument("--quality", type=positive, default=24, help="prompts of a graded leg")
     parser.add_argument("--tokens", type=positive, default=48, help="tokens a prompt of a timed leg")
     parser.add_argument("--few-shot", type=int, choices=range(9), default=0, help="worked examples before a question")
-    parser.add_argument(
-        "--epsilon", type=float, default=5.0, help="gains closer than this are tied, points (default 5)"
-    )
+    parser.add_argument("--epsilon", type=float, default=3.0, help="gains closer than this are tied, points")
+    parser.add_argument("--drift-limit", type=float, default=3.0, help="of the strict legs of a triplet, percent")
     parser.add_argument("--grid-cells", type=positive, default=2, help="cells of each draft length of the plain study")
     parser.add_argument("--measure-grid", action="store_true", help="run the plain study whole")
     parser.add_argument("--grid-as-it-stands", action="store_true", help="compare with what --storage holds of it")
@@ -188,6 +197,7 @@ def main() -> int:
             "tokens": given.tokens,
             "few_shot": given.few_shot,
             "epsilon": given.epsilon,
+            "drift": given.drift_limit,
         }
         raced, raced_legs = run(study("raced", raced=True, cells=None, **sizes), settings)
         whole = given.measure_grid or given.grid_as_it_stands
@@ -210,6 +220,7 @@ def main() -> int:
         "cells": len(raced.outcomes),
         "draft_lengths": len(LENGTHS),
         "epsilon_gain_pp": given.epsilon,
+        "drift_limit_pct": given.drift_limit,
         "leg_noise_pct_raced": leg_noise(raced, raced_legs),
         "ratio_to_grid": ours / theirs,
         "engine_seconds_raced": ours,

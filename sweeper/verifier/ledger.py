@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -165,6 +167,12 @@ class Ledger:
         self.last_exceptions[slots] = torch.nn.functional.pad(exceptions, (0, self.max_draft - width))
         charged = torch.where(exceptions, regret, torch.zeros_like(regret))
         self.last_regret[slots] = torch.nn.functional.pad(charged, (0, self.max_draft - width))
+
+    def charge_nothing(self, slots: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
+        """Book blocks without an exception, as ``charge`` would; on the CPU only. slots, lengths: [R]."""
+        self.blocks.numpy()[slots] += lengths > 0
+        self.last_exceptions.numpy()[slots] = False
+        self.last_regret.numpy()[slots] = 0
 
     def finish(self, request_id: str) -> None:
         """The request ended; its line waits to be drained."""

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from sweeper.verifier.kernel import gather
 from sweeper.verifier.patches import V1_PATCHES
 from sweeper.verifier.patches import install as install_patch
 from sweeper.verifier.patches import uninstall as uninstall_patch
-from sweeper.verifier.rows import Rows, extended_output, may_extend, padded_layout
+from sweeper.verifier.rows import Array, Rows, extended_output, may_extend, padded_layout
 from sweeper.verifier.state import Verifier
 
 STATE_ATTRIBUTE = "asd_state"
@@ -78,15 +79,13 @@ class VerifierState(Verifier):
             return output
         lengths_host, take, within = padded_layout(num_draft_tokens, max_spec_len, self.runner.discard_request_mask.np)
         device = target_logits.device
+        slots = self.ledger.slots(request_ids)
+        if device.type == "cpu" and not self.settings.trace:
+            return self._verify_few(output, target_logits, draft_token_ids, bonus_token_ids, slots, lengths_host, take)
         take_t = torch.from_numpy(take).to(device, non_blocking=True)
         within_t = torch.from_numpy(within).to(device, non_blocking=True)
-
-        lines = torch.tensor(self.ledger.slots(request_ids), dtype=torch.int64).to(device, non_blocking=True)
+        lines = torch.tensor(slots, dtype=torch.int64).to(device, non_blocking=True)
         lengths = torch.from_numpy(lengths_host).to(device, non_blocking=True)
-        if device.type == "cpu" and not self.settings.trace:
-            return self._verify_few(
-                output, target_logits, draft_token_ids, bonus_token_ids, lines, lengths, take_t, within_t
-            )
         target, top, drafted = gather(target_logits, draft_token_ids)
         rows = Rows(
             lines=lines,
@@ -110,63 +109,55 @@ class VerifierState(Verifier):
         target_logits: Tensor,  # [sum k, V]
         draft_token_ids: Tensor,  # [sum k]
         bonus_token_ids: Tensor,  # [R, 1]
-        lines: Tensor,  # [R]
-        lengths: Tensor,  # [R]
-        take: Tensor,  # [R, K]
-        within: Tensor,  # [R, K]
+        slots: list[int],  # of each row
+        lengths: Array,  # [R]
+        take: Array,  # [R, K]
     ) -> Tensor:
         """The same decision on a CPU, where an argmax over the vocabulary is dear and reading a tensor is free.
 
         Only blocks whose first mismatch can be bought are judged; the others are booked as blocks without an exception.
         Up to that mismatch vLLM's output says what the target chose, so an argmax is taken only of what lies beyond.
         """
-        ledger = self.ledger
+        ledger, lines = self.ledger, np.array(slots, dtype=np.int64)
         few, accepted = may_extend(
-            output,
+            output.numpy(),
             target_logits,
-            draft_token_ids,
+            draft_token_ids.numpy(),
             take,
             lengths,
-            budget=ledger.budget[lines],
-            gate=ledger.gate[lines],
-            block_cap=ledger.block_cap[lines],
-            spent=ledger.spent[lines],
+            budget=ledger.budget.numpy()[lines],
+            gate=ledger.gate.numpy()[lines],
+            block_cap=ledger.block_cap.numpy()[lines],
+            spent=ledger.spent.numpy()[lines],
         )
-        others = ~few
-        if bool(others.any()):
-            plain, width = lines[others], take.shape[1]
-            ledger.reserve_draft(width)
-            ledger.charge(
-                plain,
-                lengths=lengths[others],
-                spent_after=ledger.spent[plain],
-                exceptions=torch.zeros(len(plain), width, dtype=torch.bool),
-                regret=torch.zeros(len(plain), width),
-            )
-        if not bool(few.any()):
+        ledger.charge_nothing(lines[~few], lengths[~few])
+        if not few.any():
             return output
-        wanted = take[few]  # [R', K]
-        inside = within[few]
+        row = torch.from_numpy(few.nonzero()[0])  # [R']
+        wanted = torch.from_numpy(take[few])  # [R', K]
+        mismatch = torch.from_numpy(accepted[few]).unsqueeze(1)  # [R', 1]
+        position = torch.arange(take.shape[1]).unsqueeze(0)
+        inside = position < torch.from_numpy(lengths[few]).unsqueeze(1)
         drafts = torch.where(inside, draft_token_ids.to(torch.int64)[wanted], -1)
-        mismatch = accepted[few].unsqueeze(1)  # [R', 1]
-        target = drafts.scatter(1, mismatch, output[few].to(torch.int64).gather(1, mismatch))
-        top = target_logits[wanted, target.clamp(min=0, max=target_logits.shape[1] - 1)].float()
-        drafted = target_logits[wanted, drafts.clamp(min=0, max=target_logits.shape[1] - 1)].float()
-        beyond = inside & (torch.arange(take.shape[1]).unsqueeze(0) > mismatch)
+        target = drafts.scatter(1, mismatch, output[row].to(torch.int64).gather(1, mismatch))
+        last = target_logits.shape[1] - 1
+        both = torch.stack((target, drafts)).clamp(min=0, max=last)  # [2, R', K]
+        top, drafted = target_logits[wanted.expand_as(both), both].float()
+        beyond = inside & (position > mismatch)
         if bool(beyond.any()):
             flat = wanted[beyond]
             target[beyond], top[beyond], drafted[beyond] = gather(target_logits[flat], draft_token_ids[flat])
         rows = Rows(
-            lines=lines[few],
+            lines=torch.from_numpy(lines[few]),
             draft_ids=drafts,
             target_ids=target,
             top_logits=top,
             draft_logits=drafted,
-            lengths=lengths[few],
+            lengths=torch.from_numpy(lengths[few]),
         )
         chosen = self.judge(rows)
         extended = output.clone()
-        extended[few] = extended_output(output[few], rows, bonus_token_ids[few], chosen)
+        extended[row] = extended_output(output[row], rows, bonus_token_ids[row], chosen)
         return extended
 
 

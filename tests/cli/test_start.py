@@ -179,7 +179,11 @@ def test_a_raced_study_says_what_was_stopped_and_what_to_take(asd_sweep: Command
     assert status["trials"]["stopped"] > 0
     assert sum(status["decisions"].values()) == 7
     assert asd_sweep("frontier", "--study", "tiny", "--json") == 0
-    cells = asd_sweep.document()["cells"]
+    document = asd_sweep.document()
+    cells = document["cells"]
+    taken = document["recommendation"]
+    (same,) = [cell for cell in cells if cell["trial"] == taken["trial"]]
+    assert same["throughput_gain_pct"] == taken["throughput_gain_pct"]
     assert all(cell["decision"]["reason"] == cell["reason"] for cell in cells if cell["state"] == "stopped")
     assert all(cell["predicted_accepted_length"] > 1 for cell in cells)
 

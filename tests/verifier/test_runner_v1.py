@@ -239,11 +239,19 @@ def test_a_block_that_may_not_be_extended_is_one_that_the_rule_leaves_as_strict_
         output[row, :accepted] = drafts[take[row, :accepted]].int()
         output[row, accepted] = int(target[take[row, accepted]]) if accepted < lengths[row] else 0
     few, accepted = may_extend(
-        output, logits, drafts, take, lengths, budget=budget, gate=gate, block_cap=cap, spent=spent
+        output.numpy(),
+        logits,
+        drafts.numpy(),
+        take.numpy(),
+        lengths.numpy(),
+        budget=budget.numpy(),
+        gate=gate.numpy(),
+        block_cap=cap.numpy(),
+        spent=spent.numpy(),
     )
     assert accepted.tolist() == chosen.strict_accepted.tolist()
     extended = chosen.accepted > chosen.strict_accepted
-    assert not (extended & ~few).any()
+    assert not (extended.numpy() & ~few).any()
     assert few.any()
     assert not few.all()
     assert not few[0]

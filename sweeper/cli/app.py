@@ -16,6 +16,7 @@ from sweeper.cli import (
     export,
     failures,
     freeze,
+    grade,
     keys,
     models,
     output,
@@ -33,7 +34,7 @@ from sweeper.cli.options import examples
 
 COMMANDS = (
     *(start, status, replay, studies, models, doctor, verify_rule),
-    *(freeze, audit, resign, keys, trust, verify, export, watch),
+    *(freeze, audit, grade, resign, keys, trust, verify, export, watch),
 )
 """Modules with ``register(app)``, in the order in which help lists them."""
 

@@ -89,6 +89,11 @@ def test_gold_may_carry_commas_and_must_be_a_number() -> None:
         "answer " * 2000,
         "a, " * 3000,
         "twenty " * 2000,
+        "9" * 16_000,
+        "answer is " * 1600,
+        "9 answer is 9 " * 1200,
+        "from 5 to " * 1600,
+        "</think>" * 2000,
     ],
 )
 def test_hostile_texts_end_soon_and_are_not_correct(text: str) -> None:

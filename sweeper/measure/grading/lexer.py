@@ -17,7 +17,7 @@ Kind = Literal["number", "other", "operator", "equals", "open", "close", "curren
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of text at [start, end). "other" is a time, date or ratio: a value, but no number.
+    """A piece of text at [start, end). "other" is a time, date, ratio or 0x48: a value, but no number.
 
     number: for kinds "number" and "other" (a whole hour has one). ordinal, spelled: how a number is written.
     """
@@ -33,9 +33,9 @@ class Token:
 
 _PATTERN = re.compile(
     rf"""
-    (?P<time>(?<![\d:.,])\d{{1,2}}:\d{{2}}(?::\d{{2}})?(?![\d:])(?:\s?[ap]\.?m\b\.?)?)
+    (?P<time>(?<![\d:.,])\d{{1,2}}:\d{{2}}(?::\d{{2}})?(?![\d:])(?:\s?[aApP]\.?[mM]\b\.?)?)
   | (?P<date>(?<![\d/-])(?:\d{{4}}-\d{{1,2}}-\d{{1,2}}|\d{{1,2}}/\d{{1,2}}/\d{{2,4}})(?![\d/-]))
-  | (?P<ratio>(?<![\d:])\d+(?:(?::|\s:\s)\d+)+(?![\d:]))
+  | (?P<ratio>(?<![\d:])\d+(?:(?::|\s:\s)\d+)+(?![\d:])|(?<![\d.])(?:0[xX][0-9a-fA-F]+|\d{{1,2}}\s?h\s?\d{{2}})(?!\w))
   | (?P<mixed>(?<!\d)(\d{{1,4}})\s(\d{{1,3}})/(\d{{1,3}})(?![\d/]))
   | (?P<currency>US\$|[A-Z]{{0,3}}[$€£¥₹₩₽₫¢]|(?:USD|EUR|GBP|INR|CAD|AUD|RMB|Rs\.?|RM)(?=\s?-?\d))
   | (?P<number>(?<![\d])(?P<blob>{BLOB})(?P<exponent>{EXPONENT})(?P<magnitude>{MAGNITUDE})(?P<percent>{PERCENT})
@@ -52,6 +52,13 @@ _PATTERN = re.compile(
 _PLAIN_KINDS: tuple[Kind, ...] = ("currency", "word", "equals", "operator", "open", "close", "mark")
 _HALF_BEFORE = re.compile(r"\bhalf\s+(?:an?\s+|of\s+an?\s+)?$", re.I)
 _FRACTION_AFTER = re.compile(r"\s+and\s+(?:an?|one|two|three)\s+(?:half|third|quarter|fourth|fifth|tenth)s?\b", re.I)
+# "8 and a half", "8 hours and a half"
+_MORE_AFTER = re.compile(rf"(?:\s+[a-z]+)?{_FRACTION_AFTER.pattern}", re.I)
+# "five and a half", "five sixths"
+_PART_AFTER = re.compile(
+    rf"{_FRACTION_AFTER.pattern}|\s+(?:halves|thirds|quarters|fourths|fifths|sixths|sevenths|eighths|ninths|tenths)\b",
+    re.I,
+)
 _TIMES_SIGN = re.compile(r"[xX]")
 _SPOKEN_OPERATORS = {"plus": "+", "minus": MINUS, "times": "*", "negative": MINUS}
 
@@ -71,6 +78,8 @@ def tokens_of(segment: str) -> list[Token]:
             position += 1
             continue
         token = _token(match)
+        if token.number is not None and _MORE_AFTER.match(segment, token.end):
+            token = replace(token, number=Number(None, token.number.others))
         tokens.append(token)
         position = token.end
     return _with_spoken_operators(tokens)
@@ -87,7 +96,7 @@ def _spelled_numbers(segment: str) -> dict[int, Token]:
         value = value_of_words(match[0])
         if value is not None and _HALF_BEFORE.search(segment[: match.start()]):
             value /= 2
-        number = Number(None if _FRACTION_AFTER.match(segment, match.end()) else value)
+        number = Number(None if _PART_AFTER.match(segment, match.end()) else value)
         found[match.start()] = Token("number", match[0], match.start(), match.end(), number, spelled=True)
     return found
 

@@ -31,16 +31,22 @@ _PHRASE = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+# "the answer for May is 24": part of the way where the text goes on
+_PARTIAL = re.compile(r"\banswer\s+(?:for|of|to)\s+(?!(?:the|this|your)\s+(?:question|problem|task)\b)", re.I)
 _NEXT_PROBLEM = re.compile(
     r"(?:^|\n)[ \t]*(?:#+[ \t]*)?(?:(?:next|another|new)[ \t]+)?"
     r"(?:question|q|problem|exercise|user|human|student|instruction|example|task|input|prompt|问题|题目|问)"
     r"[ \t]*(?:#?\d+)?[ \t]*[:.)]"
+    r"|\n[ \t]*(?:user|assistant|system|human)[ \t]*(?=\n)"  # a turn's name, its special tokens left out
     r"|\n#+[ \t]*(?:question|problem|exercise|example|task|input|instruction)s?\b",
     re.I,
 )
 _NEXT_INLINE = re.compile(r"(?<=[\d.%)])\s+(?:Question|Q|Problem|User|Human|Instruction)\s?\d*\s?:")
+_LONGEST_PHRASE = 600  # characters
 SENTENCE_END = re.compile(r"""[.!?…]+["')\]]*(?:\s+|$)(?=[^a-z]|$)""")
-_ABBREVIATIONS = words_of("rs mr mrs ms dr no st vs approx e.g i.e etc fig hr hrs min oz lb ft p.m a.m u.s")
+_ABBREVIATIONS = words_of(
+    "rs mr mrs ms dr no st vs approx e.g i.e etc fig hr hrs min oz lb ft p.m a.m u.s incl excl max avg est sq cu"
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,9 @@ def sentences(text: str) -> list[tuple[int, int]]:
 def _sentence_ends(line: str) -> list[int]:
     ends: list[int] = []
     for match in SENTENCE_END.finditer(line):
+        before = line[: match.start()]
+        if before.count("(") > before.count(")") and ")" in line[match.end() :]:
+            continue  # inside a remark: "(incl. 5% tax)"
         word = re.search(r"[A-Za-z.]+$", line[: match.start()])
         if not (word and word[0].lower() in _ABBREVIATIONS):
             ends.append(match.end())
@@ -132,9 +141,11 @@ def _phrased(text: str) -> list[Segment]:
         end = _line_end(text, start)
         if not text[start:end].strip(" :*."):
             start, end = _next_line(text, end)
+        if end - start > _LONGEST_PHRASE:  # a loop of "the answer is" in one line
+            end = max(text.rfind(" ", start, start + _LONGEST_PHRASE), start)
         ends = _sentence_ends(text[start:end])
         inner = ends[0] if ends and text[start : start + ends[0]].strip(" .!?") else end - start
-        closed = start + inner < len(text)
+        closed = start + inner < len(text) and not _PARTIAL.match(match[0])
         found.append(Segment(text[start : start + inner], start, start + inner, strong=False, closed=closed))
     return found
 

@@ -11,7 +11,8 @@ from fractions import Fraction
 BLOB = r"(?:\d{1,3}(?:[ ]\d{3})+(?![\d,.']?\d)|\d(?:[\d,._']*\d)?|\.\d+)"
 EXPONENT = r"(?:[eE][+-]?\d{1,3}(?!\w|\.\d))?"
 MAGNITUDE = (
-    r"(?:(?:[kKMB]|bn)(?!\w)|\s?(?:thousand|million|billion|trillion|hundred|dozen|lakh|crore)(?!\w)|百万|万|千|亿)?"
+    r"(?:(?:[kKMB]|\sk|bn)(?!\w)|"
+    r"\s?(?:thousand|million|billion|trillion|hundred|dozen|lakh|crore)(?!\w)|百万|万|千|亿)?"
 )
 PERCENT = r"(?:\s?%|\s(?:percent|per cent)(?!\w))?"
 
@@ -75,7 +76,8 @@ def read_number(blob: str, *, exponent: str = "", magnitude: str = "", percent: 
     if name:
         plain = number.value
         number = _scaled(number, Fraction(_MAGNITUDES[name.lower()]))
-        if plain is not None and len(name) > 2:  # "3 million" may be counted in millions, "3 dozen" in dozens
+        if plain is not None and (len(name) > 2 or name != magnitude):
+            # "3 million" may be counted in millions, "3 dozen" in dozens, "15 k" in something else
             value = None if name.lower() == "dozen" else number.value
             number = Number(value, number.others | {plain, plain * _MAGNITUDES[name.lower()]})
     if percent and number.value is not None:

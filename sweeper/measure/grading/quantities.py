@@ -12,7 +12,16 @@ from functools import lru_cache
 from sweeper.measure.grading.lexer import Token, tokens_of
 from sweeper.measure.grading.numbers import Number
 from sweeper.measure.grading.values import value_of
-from sweeper.measure.grading.vocabulary import BOUNDS, DETERMINERS, LABELS, NEEDING, PLACES, PREPOSITIONS, TOTALS
+from sweeper.measure.grading.vocabulary import (
+    BOUND_PAIRS,
+    BOUNDS,
+    DETERMINERS,
+    LABELS,
+    NEEDING,
+    PLACES,
+    PREPOSITIONS,
+    TOTALS,
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,8 @@ def _quantity(tokens: Sequence[Token], start: int, end: int, depth: int) -> Quan
     number = value_of(run, tokens[first - 1] if first else None)
     before = [t.text.lower() for t in tokens[max(0, first - 2) : first]]
     weak, context = _standing(tokens, first, last, numbers)
-    if before and number.value is not None and before[-1] in LABELS | BOUNDS:
+    bound = " ".join(before) in BOUND_PAIRS and not any(t.text.lower() in NEEDING for t in tokens[:first])
+    if before and number.value is not None and (bound or before[-1] in LABELS | BOUNDS):
         number = Number(None, number.others | {number.value})
     return Quantity(
         number.value,

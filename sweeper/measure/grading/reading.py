@@ -30,6 +30,12 @@ _UNABLE = re.compile(
 _OWING = re.compile(r"\b(?:loss|lost|loses|owes?|owed|debt|deficit|short|overdrawn)\b", re.I)
 _BELOW_ZERO = re.compile(r"(\d[\d.,]*)((?:\s+\w+){0,2})\s+below\s+(?:zero|0)\b", re.I)
 _NOT_BUT = re.compile(r"\bnot\s+\S{1,12}(?:\s+\w+)?,?\s+but\b", re.I)
+_DENIED = re.compile(r"(?:\bnot|\bcannot|\w+n't)\s+(?:be\s+|equal\s+(?:to\s+)?|really\s+)*$", re.I)
+_FROM_TO = re.compile(
+    r"(?:\bfrom\s+\D{0,4}\d[\d.,]{0,20}%?(?:\s+[a-z]+)?\s+to|\b\d[\d.,]{0,20}%?(?:\s+[a-z]+)?\s+(?:until|till|through))"
+    r"\s+\D{0,4}\d[\d.,]*",
+    re.I,
+)
 _UNKNOWN = re.compile(r"\\[a-zA-Z]")
 
 
@@ -70,8 +76,10 @@ def read_segment(segment: str, *, marked: bool) -> Reading | None:
     chosen = (leading_quantity(tokens, found) if marked else None) or concluding_quantity(tokens, found)
     rest = frozenset(value for q in found for value in q.all_values)
     value = chosen.value
-    if _UNABLE.search(segment) or re.search(r"\bnot\s+$", segment[: tokens[chosen.first].start]):
+    if _UNABLE.search(segment) or _DENIED.search(segment[: tokens[chosen.first].start]):
         value = None
+    if any(m.start() <= tokens[chosen.first].start < m.end() for m in _FROM_TO.finditer(segment)):
+        value = None  # a range, or a change: either end may be meant
     if _OWING.search(segment) and value is not None:
         rest |= {-value}
     rest = rest - {value} if value is not None else rest

@@ -17,7 +17,7 @@ _TURN_END = re.compile(
 )
 _TOKEN = re.compile(r"<\|[\w ]{1,40}\|>|<s>|<bos>|<pad>|\[PAD\]")
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning|scratchpad)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_THOUGHT_END = re.compile(r".*</(?:think|thinking|thought|reasoning|scratchpad)>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning|scratchpad)>", re.IGNORECASE)
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _PLAIN = str.maketrans(
     {
@@ -72,20 +72,27 @@ class CleanText:
 
 def clean(generation: str) -> CleanText:
     """Normalise digits, signs, spaces and quotes; take out thoughts, tokens, annotations, LaTeX and markdown."""
-    text, ended = _own_turn(generation)
+    text, ended = own_turn(generation)
     text = re.sub(r"~~[^~\n]+~~", " ", text)  # struck out
     text = re.sub(r"<<[^<>\n]*>>", "", text)
     text = re.sub(r"<<[^<>\n]*\Z", "", text)
+    text = re.sub(r"(\d{64})\d+", r"\1", text)  # no number is that long, and reading one takes time
     text = _boxes(text)
     text = _plain_characters(text)
     text = _without_latex(text)
     return CleanText(_without_markdown(text), ended)
 
 
-def _own_turn(text: str) -> tuple[str, bool]:
+def without_thoughts(text: str) -> str:
+    """The text without what the model thought aloud between <think> and </think>; an open thought takes the rest."""
+    text = _THOUGHT.sub(" ", text)
+    ends = [match.end() for match in _THOUGHT_END.finditer(text)]
+    return text[ends[-1] :] if ends else text
+
+
+def own_turn(text: str) -> tuple[str, bool]:
     """The model's own turn without its thoughts, and whether a token said that it ended."""
-    text = text.lstrip()
-    text = _THOUGHT_END.sub("", _THOUGHT.sub(" ", text))
+    text = without_thoughts(text.lstrip())
     start = 0
     while (end := _TURN_END.search(text, start)) is not None:
         if text[start : end.start()].strip():
@@ -123,6 +130,7 @@ def _boxes(text: str) -> str:
 def _plain_characters(text: str) -> str:
     text = re.sub(r"(?<=\d)，(?=\d{3}(?!\d))", ",", text)
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda m: f"^({m[0].translate(_SUPERSCRIPTS)})", text)
+    text = re.sub(r"(?<=\d)(?=[₀-₉])", ":", text)  # a number in another base: no value here, as for a ratio
     text = re.sub(r"(\d?)([¼-¾⅐-⅞])", lambda m: f"{m[1]} {unicodedata.normalize('NFKC', m[2])}", text)
     text = unicodedata.normalize("NFKC", text.translate(_PLAIN)).translate(_PLAIN).replace("\u2044", "/")
     characters = (
@@ -130,6 +138,7 @@ def _plain_characters(text: str) -> str:
         for c in text
     )
     text = "".join(characters).replace("\r\n", "\n")
+    text = re.sub(r"(?<=#)([ \t]*)[–—][ \t]*(?=[\d$€£.])", r"\1- ", text)
     text = re.sub(r"(?<=\d)–(?=\d)", "-", text)
     text = re.sub(r"(?<![\w)])–(?=[\d$€£.])", MINUS, text)
     return text.replace("=>", "=").replace("->", "=").replace("==", "=")

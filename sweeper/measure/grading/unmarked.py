@@ -24,6 +24,11 @@ _EXPLAINING = re.compile(
     r"here(?:'s| is) (?:how|why))\b[^\n:]{0,30}:",
     re.I,
 )
+_DASHED = re.compile(r"[-–—]\s+\S+")
+# what these do to a number is not worked out here
+_CHANGING = re.compile(
+    r"\\(?:sqrt|binom|sum|prod|int|log|ln|pi|overline|bar|lfloor|lceil|max|min|gcd|lcm|p?mod|sin|cos|tan)(?![a-zA-Z])"
+)
 _CONCLUDING = re.compile(
     r"\b(?:so|therefore|thus|hence|total|altogether|in all|in conclusion|finally|left|remain\w*|overall|combined)\b",
     re.I,
@@ -32,6 +37,7 @@ _CONCLUDING = re.compile(
 
 def read_unmarked(text: str) -> Reading | None:
     """The value an unmarked text comes to; None when it holds none."""
+    dashed = text.strip()
     everything = [value for q in parse(_without_bullets(text))[1] for value in q.all_values]
     explained = _EXPLAINING.search(text)
     if explained and is_bare(text[: explained.start()]):
@@ -41,6 +47,8 @@ def read_unmarked(text: str) -> Reading | None:
     if checked and read_segment(text[: checked.start()], marked=False):
         text = text[: checked.start()]
     reading = _last_word(text)
+    if reading is not None and reading.value is not None and _DASHED.fullmatch(dashed):
+        return reading.beside([*everything, -reading.value])  # "- 5" is a list of one, or five below zero
     return reading.beside(everything) if reading is not None else None
 
 
@@ -68,6 +76,8 @@ def _last_telling(statements: Sequence[str]) -> tuple[int, Reading] | None:
     for place in range(len(statements) - 1, -1, -1):
         reading = read_segment(statements[place], marked=False)
         if reading is not None:
+            if _CHANGING.search(statements[place].rsplit("=", 1)[-1]):
+                reading = reading.unsure()
             found = parse(statements[place])[1]
             if not found or not all(q.context for q in found):
                 return place, reading

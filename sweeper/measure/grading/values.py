@@ -3,7 +3,9 @@
 Knows nothing of the rest of the sentence but the token before the run.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from sweeper.measure.grading.arithmetic import MAX_TOKENS, evaluate
@@ -12,6 +14,7 @@ from sweeper.measure.grading.lexer import Token
 from sweeper.measure.grading.numbers import Number
 from sweeper.measure.grading.text import MINUS
 
+_DECIMAL = re.compile(r"\d\.\d+")
 # after one of these an amount in parentheses is an accountant's loss; after another word it is a remark
 _ACCOUNTED = frozenset({":", "=", "is", "of", "balance"})
 
@@ -34,7 +37,7 @@ def value_of(run: Sequence[Token], previous: Token | None) -> Number:
 def _calculated(run: Sequence[Token], numbers: Sequence[Token]) -> Number:
     terms: list[Term] = []
     values: set[Fraction] = set()
-    for token in run:
+    for token in _scientific(run):
         if token.number is not None and token.number.value is not None:
             terms.append(token.number.value)
             values.add(token.number.value)
@@ -54,6 +57,15 @@ def _calculated(run: Sequence[Token], numbers: Sequence[Token]) -> Number:
     return Number(value)
 
 
+def _scientific(run: Sequence[Token]) -> Sequence[Token]:
+    """The run; in "1.776 * 10^3" the dot is a decimal point, whatever it might be elsewhere."""
+    first = run[0]
+    power = [t.text for t in run[1:4]] == ["*", "10", "^"]
+    if power and first.number is not None and first.number.value is None and _DECIMAL.fullmatch(first.text):
+        return [replace(first, number=Number(Fraction(first.text))), *run[1:]]
+    return run
+
+
 def _signed(run: Sequence[Token], token: Token, number: Number, previous: Token | None) -> Number:
     """One number with the sign, or the accountant's parentheses, that stand before it."""
     signs = [i for i, t in enumerate(run) if t.text in ("-", MINUS) and t.start < token.start]
@@ -68,9 +80,14 @@ def _signed(run: Sequence[Token], token: Token, number: Number, previous: Token 
             return _negative(number)
         both = _all_of(number) | _all_of(_negative(number))
         return Number(None if after_word else _negative(number).value, both)  # "total - 72"; "- 72"
-    if run[0].kind == "open" and run[-1].kind == "close" and any(t.kind == "currency" for t in run):
+    if run[0].kind == "open" and run[-1].kind == "close":
+        if not any(t.kind == "currency" for t in run):  # "(10)": brackets, hardly a loss
+            return Number(number.value, number.others | _all_of(_negative(number)))
         if previous is None or previous.text.lower() in _ACCOUNTED:
             return _negative(number)
+        return Number(number.value, number.others | _all_of(_negative(number)))
+    core = [t for t in run if t.kind != "currency"]
+    if core[0].kind == "open" and core[-1].kind == "close":  # "$(10)"
         return Number(number.value, number.others | _all_of(_negative(number)))
     return number
 

@@ -13,19 +13,20 @@ from studies.errors import DataError
 from sweeper.measure.grading.markers import Segment, before_next_problem, marked_segments
 from sweeper.measure.grading.reading import Reading, read_segment
 from sweeper.measure.grading.symbolic import symbolically_equal
-from sweeper.measure.grading.text import clean
+from sweeper.measure.grading.text import OPEN, clean
 from sweeper.measure.grading.unmarked import read_unmarked
 
 Verdict = Literal["correct", "wrong", "unanswered"]
 
 _SECOND_THOUGHTS = re.compile(
-    r"\b(?:wait|actually|sorry|correction|oops|scratch that|hold on|mistake|on second thought|apolog\w+|"
+    r"\b(?:wait|hmm+|actually|sorry|correction|oops|scratch that|hold on|mistake|on second thought|apolog\w+|"
     r"let me (?:re\w+|fix|correct)|(?:that|this|which)(?: is|'s| was) (?:not right|wrong|incorrect))\b",
     re.I,
 )
 _CORRECTING = re.compile(
     r"\b(?:should|must|would) be\b|\bmakes? (?:that|it)\b|\bcorrect (?:\w+ ){1,2}is\b|\bit(?:'s| is) (?=[-$\d])", re.I
 )
+_NOTHING_BETWEEN = re.compile(rf"[#\s$,;/]*(?:or|and)?[#\s${OPEN},]*", re.I)
 _TAKEN_BACK = re.compile(r"\bno,\s|\bshould (?:be|have been)\b|\bor rather\b|\bi mean\b", re.I)
 
 _MOST_PLACES = 12
@@ -132,6 +133,6 @@ def _chosen(marked: list[tuple[Reading, Segment]], text: str) -> tuple[Reading, 
         between = text[place.end : segment.start]
         if "?" in between and not _SECOND_THOUGHTS.search(between):
             reading, segment = earlier, place
-        elif not between.strip("# \n") and earlier.value != reading.value:
+        elif _NOTHING_BETWEEN.fullmatch(between) and earlier.value != reading.value:
             reading = reading.unsure(earlier.all_values)  # several answers in a row
     return reading, segment

@@ -18,9 +18,11 @@ TOTALS = words_of("total sum balance amount cost price average value result answ
 # a number after one of these is never an answer
 LABELS = words_of("step steps question problem part note line")
 # "more than 72" says that it is not 72
-BOUNDS = words_of("than > < ≥ ≤")
+BOUNDS = words_of("than > < ≥ ≤ almost nearly")
+# "at least 72" may be 72 or not; where something is needed, the least is the answer
+BOUND_PAIRS = frozenset({"at least", "at most", "up to"})
 # "needs to buy 24" tells an answer, "to make 24 muffins" a purpose
-NEEDING = words_of("needs need needed has have had wants going able left")
+NEEDING = words_of("needs need needed has have had wants going able left must required requires")
 
 # what may stand between "the answer is" and its number
 FILLERS = words_of(
